@@ -272,15 +272,20 @@ async def test_key_that_the_service_repeats(form: str, status: int) -> None:
 
 
 WRITTEN: Final[dict[str, tuple[str, bytes, bytes]]] = {
-    "in an address": ("sk+canary/Tweet==", b'{"at": "/?key=sk%2Bcanary%2FTweet%3D%3D"}', b'{"at": "/?key=***"}'),
+    "in an address": ("sk+canary/Tweet==", b'{"at": "/?key=sk%2Bcanary%2FTweet%3D%3D"}', b'{"at":"/?key=***"}'),
     "base64 in an address": (
         "sk_canary~~Tweet???",
         f'{{"at": "/?{quote(base64.b64encode(b"sk_canary~~Tweet???:").decode(), safe="")}"}}'.encode(),
-        b'{"at": "/?***"}',
+        b'{"at":"/?***"}',
     ),
     "JSON in a text": ("sk/canary/Tweet", rb"bad {sk\/canary\/Tweet}", b"bad {***}"),
-    "JSON in JSON": ("sk/canary/Tweet", rb'{"raw": "{sk\\/canary\\/Tweet}"}', b'{"raw": "{***}"}'),
-    "number": ("1234567890123456", b'{"n": 1234567890123456, "m": 1, "b": true}', b'{"n": "***", "m": 1, "b": true}'),
+    "JSON in JSON": ("sk/canary/Tweet", rb'{"raw": "{sk\\/canary\\/Tweet}"}', b'{"raw":"{***}"}'),
+    "number": ("1234567890123456", b'{"n": 1234567890123456, "m": 1, "b": true}', b'{"n":"***","m":1,"b":true}'),
+    "beside 5,000 digits": (
+        "sk_canary_Tweet",
+        b'["sk_canary_Tweet",%b]' % (b"7" * 5000),
+        b'["***",%b]' % (b"7" * 5000),
+    ),
 }
 """A secret key, what the service says, and what is left of it."""
 

@@ -2,10 +2,10 @@
 
 import asyncio
 import gc
-import gzip
 import inspect
 import os
 import threading
+import zlib
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -328,7 +328,7 @@ async def test_close_that_is_cancelled_closes_all_the_same() -> None:
 
 async def test_injected_session_brings_no_manners_of_its_own() -> None:
     """An injected session's redirects, decompression and `raise_for_status` are not applied. It stays open."""
-    zipped = answer(200, gzip.compress(OK_BODY), ("Content-Encoding", "gzip"))
+    zipped = answer(200, zlib.compress(OK_BODY), ("Content-Encoding", "deflate"))
     moved = answer(307, b"{}", ("Location", "/elsewhere"))
     with recorder(zipped, moved, answer(400, b'{"code":"SBX_OTHER"}')) as service:
         async with aiohttp.ClientSession(raise_for_status=True, auto_decompress=True) as http:
@@ -343,7 +343,7 @@ async def test_injected_session_brings_no_manners_of_its_own() -> None:
             assert not http.closed
     assert ["/payment/orderquery", "/v1/payments", "/payment/orderquery"] == [each.path for each in service.requests]
     assert unread.value.response is not None
-    assert gzip.compress(OK_BODY)[:3] == unread.value.response.body[:3]
+    assert zlib.compress(OK_BODY) == unread.value.response.body
     assert 400 == refused.value.http_status
 
 

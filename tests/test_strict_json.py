@@ -2,6 +2,8 @@ import copy
 import enum
 import json
 import pickle
+import re
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -54,12 +56,34 @@ def test_dumps_is_compact() -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"{", b"\xff", b'{"a":NaN}', b"<html>", b"[" * 100_000, b"[" * 900 + b"9" * 30 + b"]" * 900], ids=len
+    "raw",
+    [
+        *(b"", b"{", b"\xff", b'{"a":NaN}', b"<html>", b'"\\ud8"', b"\xef\xbb\xbf", b'"\xed\xa0\x80"'),
+        *(
+            b"[" * 100_000,
+            b"[" * 900 + b"9" * 30 + b"]" * 900,
+            b"[" * 100_000 + b"9" * 900,
+            b"[" * 33 + b"9" * 900 + b"]" * 33,
+        ),
+        *(
+            b"1e999",
+            b"1e" + b"9" * 400,
+            b"9" * 400 + b".5",
+            b"9" * 400 + b"e1",
+            b"0" * 400,
+            b"[1e999,%b]" % (b"9" * 400),
+        ),
+    ],
+    ids=len,
 )
 def test_what_is_no_json_is_absent(raw: bytes) -> None:
     """An unreadable response is `ABSENT`, unlike a `null`. Deep nesting or long numbers raise nothing."""
     assert loads(raw) is ABSENT
     assert loads(b"null") is None
+
+
+HUGE: Final = [*map(int, ("1" + "0" * 308, "-" + "9" * 640)), 10**641, -(7**3000), 10**5000 - 1]
+"""Integers that orjson takes for infinite, and some that Python does not convert to a text."""
 
 
 @given(value=st.integers() | st.dictionaries(st.text(), st.integers()))
@@ -73,12 +97,44 @@ def test_exact_integers(value: object) -> None:
     assert [repr(value)] * 2 == [repr(loads(written)), repr(loads_exact(written))]
 
 
+@pytest.mark.parametrize("value", HUGE, ids=int.bit_length)
+@pytest.mark.parametrize("form", ["%b", '{"a":%b}', '[{"a":[1.5,"7",%b]},1e300]'])
+def test_huge_integers(form: str, value: int) -> None:
+    """Integers of thousands of digits are read exactly, written, copied and pickled, and have a text."""
+    digits = str(Decimal(value))
+    raw = form.encode() % digits.encode()
+    for found in (loads(raw), loads_exact(raw)):
+        number = at(found, {"%b": "", '{"a":%b}': "a"}.get(form, "0.a.2"))
+
+        assert (value, digits) == (number, f"{number}")
+        assert raw.replace(b"1e300", b"1e+300") == dumps(found).replace(b"1e300", b"1e+300")
+        assert found == copy.deepcopy(found) == pickle.loads(pickle.dumps(found))  # noqa: S301 - made in the same line
+
+
+@given(TEXTS)
+@example("\\ud83d")
+@example("\ud83d\ud83d\ude00\ude00")
+@example("\\\ud83d")
+def test_halves_of_surrogate_pairs(text: str) -> None:
+    """In what is received, each half of a surrogate pair is U+FFFD. A byte order mark is skipped."""
+    raw = b"\xef\xbb\xbf" + json.dumps([{text: text}, 2**64]).encode()
+    whole = re.sub("[\ud800-\udfff]", "\ufffd", json.loads(json.dumps(text)))
+
+    assert [[{whole: whole}, 2**64]] * 2 == [loads(raw), loads_exact(raw)]
+
+
+@pytest.mark.parametrize("raw", [b"\xef\xbb\xbf{}", b'["\\ud83d"]'])
+def test_what_was_not_received_is_not_mended(raw: bytes) -> None:
+    """What a user typed, or what the sandbox is asked, must have no byte order mark and no half surrogate pair."""
+    assert loads_exact(raw, received=False) is ABSENT
+    assert {"a": "\U0001f600"} == loads_exact(b'{"a":"\\ud83d\\ude00"}', received=False)
+
+
 @pytest.mark.parametrize(
     "raw",
     [
         *(b"", b"{", b"\xff", b"1e999", b'{"a":1,"a":1}'),
         b'[{"b":{"a":1,"\\u0061":2}}]',
-        b"9" * 5000,
         b"[" * 33 + b"]" * 33,
     ],
     ids=len,

@@ -217,7 +217,7 @@ def _parse_fields(
     for text in texts:
         name, equals, value = text.partition("=")
         if text.startswith("{"):
-            document = loads_exact(text.encode(errors="surrogateescape"))
+            document = loads_exact(text.encode(errors="surrogateescape"), received=False)
             if not isinstance(document, dict):
                 raise click.BadParameter('it must be a JSON object such as {"name": "value"}, and is not valid JSON')
             fields |= document

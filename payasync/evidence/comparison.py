@@ -394,7 +394,7 @@ def _fits(mine: int, theirs: object, digits: tuple[int, ...]) -> bool | None:
 
     Numbers and texts are compared digit by digit, because a float would be rounded, and `int` reads no long text.
     """
-    if type(theirs) is int:
+    if isinstance(theirs, int) and not isinstance(theirs, bool):
         return any(theirs * 10**count == mine for count in digits)
     found = _DECIMAL.fullmatch(theirs if isinstance(theirs, str) else repr(theirs) if type(theirs) is float else "")
     if found is None:

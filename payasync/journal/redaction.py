@@ -1,6 +1,5 @@
 """What the journal keeps of a response: no signature, no nonce, no detail of a customer."""
 
-import json
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
@@ -49,16 +48,12 @@ def redact_outcome(call: Call, reply: Reply, *, whole: bool = False) -> Outcome:
     document = received if whole else select_located(shape, received)
     if whole or at(call.fields, _customer_name(call)) is not ABSENT:
         document = _redactor(call, received).redact(document)
-    try:
-        body = dumps(document)
-    except TypeError:  # an integer of more than 64 bits, such as the service's number of a payment
-        body = json.dumps(document).encode()
     name = shape.request_id.removeprefix("header:")
     request_id = None if name == shape.request_id else reply.headers.get(name)
     attributes: dict[str, Any] = {
         "status": reply.status,
         "headers": {} if request_id is None else {name: request_id},
-        "body": body,
+        "body": dumps(document),
         "verified": reply.verified,
         "recovered": reply.recovered,
     }

@@ -1,6 +1,5 @@
 """The mask over keys that a service repeats in a response, so that no error, log or journal shows them."""
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +11,7 @@ from multidict import CIMultiDict
 from payasync.credentials import Credentials, Secret
 from payasync.middleware.sign import reveal
 from payasync.signing.templates import names_in
-from payasync.strict_json import ABSENT
+from payasync.strict_json import ABSENT, dumps
 from payasync.wire.call import Reply
 
 if TYPE_CHECKING:
@@ -51,8 +50,9 @@ class KeyMask:
     def __call__(self, reply: Reply) -> Reply:
         """Return a reply without the merchant's keys."""
         text = "\n".join((reply.body.decode(errors="surrogateescape"), *reply.headers.values()))
-        # A key with `/` may be escaped, and then only the document shows it.
-        if "\\" not in text and not self._find_key(text):
+        if "\\" in text:  # a part of a key may be escaped
+            text += dumps(reply.document).decode()
+        if not self._find_key(text):
             return reply
         headers = CIMultiDict((name, self._mask(value)) for name, value in reply.headers.items())
         masked = evolve(reply, headers=headers, body=self._mask_body(reply))
@@ -66,7 +66,7 @@ class KeyMask:
                 body = body.replace(key.reveal().encode(), MASK.encode())
             return body
         masked = self._mask(document)
-        return reply.body if masked == document else json.dumps(masked).encode()
+        return reply.body if masked == document else dumps(masked)
 
     def _mask(self, value: Any) -> Any:
         """Return a JSON value whose texts and names hold no key."""
@@ -77,7 +77,7 @@ class KeyMask:
         if isinstance(value, str):
             for key in self._keys:
                 value = value.replace(key.reveal(), MASK)
-        elif type(value) is int and MASK in (text := self._mask(str(value))):
+        elif isinstance(value, int) and MASK in (text := self._mask(str(value))):
             return text
         return value
 
@@ -95,4 +95,4 @@ def _forms_of(key: str) -> set[str]:
     """Return a key as it stands in a text, in an address, and in JSON whose reader does not know it as JSON."""
     if len(key) < (SHORTEST_DIGITS if key.isdecimal() else SHORTEST_KEY):
         return set()
-    return {key, quote(key, safe=""), key.replace("/", "\\/")}
+    return {key, quote(key, safe=""), key.replace("/", "\\/"), dumps(key).decode()[1:-1]}

@@ -22,7 +22,7 @@ from payasync.evidence.origin import is_own, listed_meaning, precedes_execution,
 from payasync.profile.signed_fields import SignedFields
 from payasync.strict_json import ABSENT, at, first_at, is_one_of, paths_of
 from payasync.wire.call import Call, Reply, number_key
-from payasync.wire.response import OrderResponse, Response, parse_retry_after, payload, scalar_at
+from payasync.wire.response import OrderResponse, Response, describe_unusable, parse_retry_after, payload, scalar_at
 
 AttemptResult: TypeAlias = Reply | PayasyncError
 """How an attempt ended."""
@@ -398,7 +398,7 @@ def _unclear_response_error(call: Call, outcome: Outcome, reply: Reply) -> Payas
     elif is_in_progress(call, outcome):
         words = "a request with the same idempotency key is in progress"
     else:
-        words = outcome.value
+        words = (outcome is Outcome.UNRECOGNISED and describe_unusable(reply, call.profile.answer)) or outcome.value
     message, facts = f"HTTP {reply.status}, {words}{_quote_message(call, reply)}; {hint}", _facts_of(call, reply)
     if outcome is not Outcome.UNVERIFIED:
         return kind(message, sent=True, reason=words, objection=objection, **facts)

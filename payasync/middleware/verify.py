@@ -169,10 +169,8 @@ def _describe_refused(scheme: SortedPairs, value: object) -> str:
     elif isinstance(value, dict | list):
         kind = "an object or a list"
         setting = 'signature.nested = "json" or "omit"' if scheme.nested == "refuse" else 'signature.numbers = "text"'
-    elif isinstance(value, str):
-        kind, setting = "a delimiter", "its name in signature.allow_delimiters"
     else:
-        return "what no profile's signature can verify"
+        kind, setting = "a delimiter", "its name in signature.allow_delimiters"
     return f"{kind}, which the profile's signature refuses: if the service signs that, set {setting}"
 
 

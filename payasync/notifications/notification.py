@@ -24,7 +24,7 @@ from payasync.profile.wire_names import NONCE, arguments_of, names_of
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
-from payasync.strict_json import ABSENT, MAX_DEPTH, at, loads_exact
+from payasync.strict_json import ABSENT, MAX_DEPTH, LongInteger, at, loads_exact
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 
@@ -528,7 +528,7 @@ def _without(value: Any, names: frozenset[str], paths: Collection[tuple[str, ...
         kept = [name for name in value if name not in names and (name,) not in paths]
         return {name: _without(value[name], names, _below(paths, name)) for name in kept}
     if not isinstance(value, list):
-        return value
+        return str(value) if type(value) is LongInteger else value  # `json` cannot write it
     steps = {path[0] for path in paths}  # a forged list may be very long, and few of its items have a path
     return [
         _without(each, names, _below(paths, step) if step in steps else ())

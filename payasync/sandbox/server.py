@@ -306,7 +306,7 @@ def read_object(body: bytes) -> dict[str, Any]:
     Raises:
         RefusedError: It is not a JSON object that all readers read alike.
     """
-    document = loads_exact(body)
+    document = loads_exact(body, received=False)
     if not isinstance(document, dict):
         rule = f"a JSON object in UTF-8, with each name once and {MAX_DEPTH} levels at most"
         raise RefusedError("invalid", f"the body must be {rule}", status=400)

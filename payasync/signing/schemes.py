@@ -23,7 +23,7 @@ from payasync.errors import InvalidArgumentError, NotConfiguredError
 from payasync.settings import check_types, invalid_setting, is_header, must_be, to_dict, to_tuple
 from payasync.signing.algorithms import MIN_RSA_BITS, Algorithm, AlgorithmName, algorithm_of
 from payasync.signing.templates import check_template, fill, names_in, write_time
-from payasync.strict_json import ExactNumber, encodable
+from payasync.strict_json import ExactNumber, LongInteger, encodable, with_digits
 
 Encoding = Literal["hex", "HEX", "base64", "base64-percent"]
 Nested = Literal["refuse", "json", "omit"]
@@ -37,8 +37,8 @@ IDENTIFIERS: Final = frozenset({"merchantId", "outTradeNo", "outRefundNo", "nonc
 _LAST_NAME: Final = chr(sys.maxunicode)
 """A name behind all names."""
 
-_INTEGER_BITS: Final = 64
-"""Bits of an integer that all JSON writers write alike."""
+_INTEGER_BITS: Final = 2048
+"""Bits of an integer that Python always writes; a `LongInteger` has its text."""
 
 _IN_INTEGERS: Final = frozenset("-0123456789")
 """The characters of an integer's text."""
@@ -398,7 +398,7 @@ class SortedPairs(Keyed):
         """Return the text of a value, or `None` if the value is left out."""
         if isinstance(value, str):
             return str.__str__(value)  # an f-string would write the name of a `str` Enum, but its value is sent
-        if type(value) is int and value.bit_length() <= _INTEGER_BITS:
+        if (type(value) is int and value.bit_length() <= _INTEGER_BITS) or type(value) is LongInteger:
             return str(value)
         if value is None:
             return None if self.skip_null else "null"
@@ -415,7 +415,7 @@ class SortedPairs(Keyed):
         """Return the JSON of a nested value as it is sent, or was received."""
         try:
             if self._is_plain(value):
-                return orjson.dumps(value, default=lambda number: orjson.Fragment(number.text)).decode()
+                return orjson.dumps(with_digits(value)).decode()
         except (TypeError, RecursionError):
             pass
         raise _unsignable(name, value, "JSON of texts, integers, booleans, nulls, lists and objects, without floats")

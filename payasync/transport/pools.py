@@ -27,6 +27,9 @@ from payasync.transport.deadlines import Deadline, Deadlines
 WRITE_IDLE: Final = 2.0
 """Seconds for which a write may reuse an idle connection: if the server closes it, the outcome is unknown."""
 READ_IDLE: Final = 15.0
+MAX_HEADER: Final = (64 << 10) + 256
+"""Bytes of a header: 64 KiB, and its name."""
+MAX_HEADERS: Final = 256
 _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
 """`Deadline` bounds each phase. aiohttp's `connect` would also count the wait for the pool."""
 
@@ -153,6 +156,9 @@ class Pool:
                 headers=settings.headers,
                 request_class=(SharedConnectorRequest if lent else OwnRequest).verified_by(tls, writes.add),
                 auto_decompress=False,
+                max_line_size=MAX_HEADER,
+                max_field_size=MAX_HEADER,
+                max_headers=MAX_HEADERS,
             )
             for connector in connectors
         ]

@@ -4,11 +4,15 @@ import asyncio
 import os
 import socket
 import ssl
+import zlib
+from gzip import GzipFile
 from http import HTTPStatus
+from io import BytesIO
 from typing import Final
 
 import aiohttp
-from multidict import CIMultiDict
+from aiohttp.hdrs import CONTENT_ENCODING
+from multidict import CIMultiDict, MultiMapping
 from yarl import URL
 
 from payasync.credentials import Secret
@@ -24,7 +28,7 @@ from payasync.errors import (
 from payasync.settings import canonical_url
 from payasync.transport.aiohttp_request import OneShotBody
 from payasync.transport.deadlines import Deadline, LeaseOverError, NoFreeConnectionError, TooLateError, running_task
-from payasync.transport.pools import Pool, Pools, PoolSettings
+from payasync.transport.pools import MAX_HEADERS, Pool, Pools, PoolSettings
 from payasync.wire.call import Call, Encoded, Reply
 from payasync.wire.encode import encode
 
@@ -98,9 +102,10 @@ class Transport:
                     raise aiohttp.ServerDisconnectedError  # noqa: TRY301 - a function would cost more than the check
                 content = response.content
                 whole = content.read_nowait() if content.is_eof() else await self._read_rest(response)
+                headers, whole = unpack(response.headers, whole, self._max_response_bytes)
                 if len(whole) > self._max_response_bytes:
                     raise ResponseTooLargeError  # noqa: TRY301 - as above
-            return Reply(response.status, response.headers, whole, pool.deadlines.time() - began, attempt)
+            return Reply(response.status, headers, whole, pool.deadlines.time() - began, attempt)
         except asyncio.CancelledError as cancelled:
             _abort(pool, body, response)
             if running_task().cancelling():
@@ -145,6 +150,27 @@ def _abort(pool: Pool, body: OneShotBody, response: aiohttp.ClientResponse | Non
         response.close()
 
 
+def unpack(headers: MultiMapping[str], body: bytes, most: int) -> tuple[MultiMapping[str], bytes]:
+    """Return headers and body without gzip, which some hops add although nobody asked for it.
+
+    Another coding stays, and so does a body that is no gzip: then the header says that nobody can read it.
+
+    Args:
+        headers: Of the response.
+        body: As it was received.
+        most: The limit of a body in bytes. Of a longer one, one byte more is returned.
+    """
+    if headers.get(CONTENT_ENCODING, "").strip().lower() not in {"gzip", "x-gzip"}:
+        return headers, body
+    try:
+        unpacked = GzipFile(fileobj=BytesIO(body)).read(most + 1)
+    except (OSError, EOFError, zlib.error):
+        return headers, body
+    plain = CIMultiDict(headers)
+    plain.popall(CONTENT_ENCODING)
+    return plain, unpacked
+
+
 def _own_headers(call: Call, encoded: Encoded) -> CIMultiDict[str]:
     """Return the headers of this call, besides those of every request."""
     headers = CIMultiDict(encoded.headers)
@@ -171,6 +197,9 @@ _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (aiohttp.ServerDisconnectedError, "the connection was closed before the response"),
     (aiohttp.ClientResponseError, "the response is not HTTP"),
 )
+
+_HEADER_LIMITS: Final = ("Got more than", "Too many headers")
+"""What such errors of aiohttp's parser begin with."""
 
 _UNTRUSTED: Final = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
 _PERMANENT: Final = (*_UNTRUSTED, ConfigurationError)
@@ -223,9 +252,9 @@ def describe_failure(error: BaseException) -> str:
         give = ": put your user and password into proxy=, such as http://user:password@proxy.example:3128"
         needed = error.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
         return f"the proxy refused the connection with status {error.status}{give if needed else ''}"
-    for kind, words in _PHRASES:
-        if isinstance(error, kind):
-            return words
-    if isinstance(error, OSError) and error.errno:
+    if isinstance(error, aiohttp.ClientResponseError) and error.message.startswith(_HEADER_LIMITS):
+        return f"a header is too long, or there are too many: the limits are 64 KiB and {MAX_HEADERS} headers"
+    words = next((words for kind, words in _PHRASES if isinstance(error, kind)), "")
+    if isinstance(error, OSError) and error.errno and not words:
         return os.strerror(error.errno).lower()
-    return "the connection failed"
+    return words or "the connection failed"

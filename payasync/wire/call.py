@@ -19,6 +19,7 @@ from payasync.errors import InvalidArgumentError
 from payasync.evidence.comparison import Comparison, Expected
 from payasync.profile.wire_names import NONCE, SIGN, parameter_of
 from payasync.settings import FRAMING, Timeouts, is_header
+from payasync.strict_json import ABSENT
 
 
 class Signature(NamedTuple):
@@ -309,8 +310,13 @@ class Reply:
         # Not a `cached_property`, which takes a lock in Python 3.11.
         kept = self.__dict__
         if "document" not in kept:
-            kept["document"] = strict_json.loads(self.body)
+            kept["document"] = ABSENT if self.compressed else strict_json.loads(self.body)
         return kept["document"]
+
+    @property
+    def compressed(self) -> bool:
+        """Whether its body is still compressed, because payasync could not unpack it."""
+        return self.headers.get("Content-Encoding", "identity").strip().lower() not in {"identity", ""}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "headers": CIMultiDict(self.headers)}  # a read-only view of them does not pickle

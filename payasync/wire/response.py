@@ -12,7 +12,7 @@ import payasync.profile  # noqa: TC001 - `typing.get_type_hints` finds the annot
 from payasync.errors import InvalidArgumentError
 from payasync.settings import not_configured
 from payasync.signing.templates import fill_parts, parts_of
-from payasync.strict_json import ABSENT, Paths, at, first_at
+from payasync.strict_json import ABSENT, MAX_DEPTH, Paths, at, first_at, paths_of
 from payasync.wire.call import Call, Reply
 
 T = TypeVar("T")
@@ -165,6 +165,25 @@ def payload(shape: "payasync.profile.AnswerShape", document: Any) -> Any:
     if shape.data and (inner := at(document, shape.data)) is not ABSENT:
         return inner
     return None if document is ABSENT else document
+
+
+def describe_unusable(reply: Reply, shape: "payasync.profile.AnswerShape") -> str:
+    """Return what makes a response unusable, or an empty text if that is unknown.
+
+    Args:
+        reply: A response that is not recognised.
+        shape: The profile's `[answer]`.
+    """
+    text = reply.body.decode(errors="ignore").strip()
+    flaws = {
+        "a response that is compressed, which payasync did not ask for and cannot unpack": reply.compressed,
+        "a response that is not UTF-8": text.encode() != reply.body.strip(),
+        "an empty response": not text,
+        "an HTML page": text.startswith("<"),
+        f"a response that is not JSON of at most {MAX_DEPTH} levels": reply.document is ABSENT,
+        f"JSON without a known code (answer.code in the profile: {' or '.join(paths_of(shape.code))})": shape.code,
+    }
+    return next((words for words, found in flaws.items() if found), "")
 
 
 class PaymentResponse(Response):

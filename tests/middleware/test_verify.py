@@ -194,10 +194,21 @@ async def test_value_that_the_profile_refuses_is_named(payload: str, what: str, 
     assert why in str(write.value.reason)
 
 
-async def test_long_integer_is_named() -> None:
-    """For an integer that no scheme can sign, the error names no setting."""
-    with pytest.raises(InvalidSignatureError, match=r"data\.no holds what no profile's signature can verify"):
-        await queried(written(f'"no":{2**70},"state":"PAID" as no={2**70}&state=PAID'))
+LONG: Final = [str(2**64), f"-{2**63 + 1}", "1234567890" * 3, "7" * 5000]
+"""The digits of integers beyond 64 bits, and of one that Python does not convert to a text."""
+
+
+@pytest.mark.parametrize("digits", LONG, ids=len)
+@pytest.mark.parametrize("form", ["{}", '[1,{{"a":{}}}]'])
+async def test_integers_are_signed_digit_by_digit(form: str, digits: str) -> None:
+    """An integer of any length is verified by its digits, nested or not. Another last digit is forged."""
+    profile = evolve(SIGNED, signature=evolve(SCHEME, nested="json"))
+    said, other = form.format(digits), form.format(f"{digits[:-1]}5")
+    state = await queried(written(f'"no":{said},"state":"PAID" as no={said}&state=PAID'), profile=profile)
+    with pytest.raises(InvalidSignatureError):
+        await queried(written(f'"no":{other},"state":"PAID" as no={said}&state=PAID'), profile=profile)
+
+    assert "PAID" == state
 
 
 async def test_number_in_an_object_is_named() -> None:
