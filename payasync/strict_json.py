@@ -76,20 +76,14 @@ class LongInteger(int):
 
 
 def _read_integer(digits: str) -> int:
-    if len(digits) <= _EASY_DIGITS:
-        return int(digits)
-    number = LongInteger(_value_of(digits))
-    number.text = digits
-    return number
-
-
-def _value_of(digits: str) -> int:
-    """Return the value of digits by halves, which takes far less time than `int` for a hundred thousand of them."""
+    """Return an integer, read by halves: for a hundred thousand digits, this takes far less time than `int`."""
     if len(digits) <= _EASY_DIGITS:
         return int(digits)
     half, sign = len(digits) // 2, -1 if digits.startswith("-") else 1
     shift: int = 10**half
-    return _value_of(digits[:-half]) * shift + sign * _value_of(digits[-half:])
+    number = LongInteger(_read_integer(digits[:-half]) * shift + sign * _read_integer(digits[-half:]))
+    number.text = digits
+    return number
 
 
 def dumps(value: object) -> bytes:

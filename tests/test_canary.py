@@ -281,6 +281,7 @@ WRITTEN: Final[dict[str, tuple[str, bytes, bytes]]] = {
     "JSON in a text": ("sk/canary/Tweet", rb"bad {sk\/canary\/Tweet}", b"bad {***}"),
     "JSON in JSON": ("sk/canary/Tweet", rb'{"raw": "{sk\\/canary\\/Tweet}"}', b'{"raw":"{***}"}'),
     "number": ("1234567890123456", b'{"n": 1234567890123456, "m": 1, "b": true}', b'{"n":"***","m":1,"b":true}'),
+    "a quote": ('sk"canary\\Tweet', rb'{"at": "sk\"canary\\Tweet"}', b'{"at":"***"}'),
     "beside 5,000 digits": (
         "sk_canary_Tweet",
         b'["sk_canary_Tweet",%b]' % (b"7" * 5000),

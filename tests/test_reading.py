@@ -74,6 +74,18 @@ async def test_a_signature_is_of_the_unpacked_body() -> None:
     assert body == found.body
 
 
+@pytest.mark.parametrize("digits", [str(2**64), "7" * 28, "7" * 5000], ids=len)
+async def test_another_amount_is_not_believed(digits: str) -> None:
+    """An amount of any length is compared digit by digit, and the reason shows its first digits."""
+    body = b'{"code":"OK","outTradeNo":"T1","totalAmt":%b}' % digits.encode()
+    with Recorder(otherwise=answer(200, body)) as service:
+        async with connect(service, profile=CODED) as pay:
+            with pytest.raises(errors.OutcomeUnknownError) as caught:
+                await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+
+    assert f"totalAmt is {digits[:20]}" in str(caught.value.reason)
+
+
 UNUSABLE: Final = {
     "empty": (answer(200, b" \r\n"), "an empty response"),
     "nothing": (answer(200, b""), "an empty response"),
