@@ -22,6 +22,7 @@ PayasyncError
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import aclosing, suppress
 from functools import wraps
@@ -164,7 +165,8 @@ class ServiceError(PayasyncError):
 
     Attributes:
         code: The service's result code, if the profile says where it is.
-        message: The service's message, if the profile says where it is.
+        message: The service's message, if the profile says where it is. Of code and message, only what prints is here,
+            200 characters at most. `response` has all.
         http_status: The status of the response.
         absent: The service says "not found" as the profile lists it, and signed if responses are signed.
     """
@@ -215,6 +217,30 @@ class StorageError(PayasyncError):
 
 class SessionClosedError(PayasyncError):
     """The session is closed: make a new one."""
+
+
+SHOWN: Final = 200
+"""The most characters of a text of the service that an error, an event, a log record or a terminal shows."""
+
+
+def plain(text: str) -> str:
+    """Return a text with `?` for what does not print: terminals obey such characters, or order others by them."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else "?" for each in text)
+
+
+def clean(value: object, longest: int = SHOWN) -> str:
+    """Return a value of the service as it may be shown: one line of printable characters, and not too many."""
+    line = re.sub(r"\s+", " ", str(value))
+    return plain(line if len(line) <= longest else f"{line[: longest - 1]}…")
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the class of an error and its text, which may be that of the service unless the error is ours."""
+    try:
+        text = plain(str(error)) if isinstance(error, PayasyncError) else clean(error)
+    except Exception:  # noqa: BLE001 - the user's code
+        text = ""
+    return f"{type(error).__name__}: {text}" if text.strip() else type(error).__name__
 
 
 P = ParamSpec("P")

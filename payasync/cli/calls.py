@@ -31,7 +31,7 @@ from payasync.cli.options import (
     session_with,
 )
 from payasync.cli.signals import stopped_by_signals
-from payasync.cli.terminal import Lines, error_lines, fail, plain, print_error, stray_logs_dropped
+from payasync.cli.terminal import Lines, error_lines, fail, print_error, stray_logs_dropped
 from payasync.endpoints import ARGUMENTS, CREATE_REFUND, FURTHER, PLACE_ORDER, Argument, Kind, Operation
 from payasync.errors import (
     ConfigurationError,
@@ -39,6 +39,8 @@ from payasync.errors import (
     NotConfiguredError,
     PayasyncError,
     StorageError,
+    clean,
+    plain,
 )
 from payasync.journal import Journal
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
@@ -389,7 +391,7 @@ class CallCommand:
         elif result.outcome == "done" or result.status is not None:
             rows = list(_rows(result))
             for name, value in rows:
-                out.row(plain(name), plain(value), width=max(len(each) for each, _ in rows))
+                out.row(name, plain(value), width=max(len(each) for each, _ in rows))
         if result.outcome != "done":
             print_error(
                 self.words, f"outcome unknown: {result.reason}" if result.outcome == "unknown" else result.reason
@@ -458,7 +460,7 @@ def _rows(result: CallResult) -> Iterator[tuple[str, str]]:
         ("Request", result.request_id),
     ):
         if value is not None:
-            yield name, str(value)
+            yield name, str(value) if name == "Pay at" else clean(value)
     shown = (
         result.number,
         result.id,
@@ -470,4 +472,4 @@ def _rows(result: CallResult) -> Iterator[tuple[str, str]]:
     )
     for name, value in (result.data or {}).items():
         if isinstance(value, str | int) and not (isinstance(value, str) and value in shown):
-            yield name, str(value)
+            yield clean(name), clean(value)

@@ -10,7 +10,8 @@ from attrs import asdict
 from rich.table import Table
 from rich.text import Text
 
-from payasync.cli.terminal import bare_table, plain
+from payasync.cli.terminal import bare_table
+from payasync.errors import plain
 from payasync.journal import Intent, Journal, State
 from payasync.journal.reconciler import PAGE
 

@@ -42,9 +42,9 @@ from payasync.cli.options import (
     run_with_journal,
     run_with_store,
 )
-from payasync.cli.terminal import Lines, fail, plain, print_error
+from payasync.cli.terminal import Lines, fail, print_error
 from payasync.endpoints import OPERATIONS
-from payasync.errors import PayasyncError
+from payasync.errors import PayasyncError, plain
 from payasync.journal import STATES, Intent, Journal, State
 from payasync.journal.intents import END_STATES, RESOLVABLE_STATES, doubt_since, format_moment, state_now, when_sent
 from payasync.journal.reconcile_policy import may_arrive_until, resolve_objection

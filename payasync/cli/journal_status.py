@@ -13,7 +13,8 @@ from payasync import DOCUMENTATION
 from payasync.cli import NEEDS_A_PERSON
 from payasync.cli.intent_table import STYLES, amount_of, duration, identify, number_of, time_ago, why
 from payasync.cli.options import Address
-from payasync.cli.terminal import Lines, Part, plain
+from payasync.cli.terminal import Lines, Part
+from payasync.errors import plain
 from payasync.journal import STATES, Intent, State
 from payasync.journal.intents import END_STATES, doubt_since, format_moment, state_now
 from payasync.journal.reconcile_policy import UNSENT, Patience, is_unsent, needs_person

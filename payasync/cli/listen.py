@@ -18,10 +18,10 @@ from rich.console import Console
 
 from payasync.cli.options import HOW_SIGNED, profile_named, profile_option
 from payasync.cli.signals import stopped_by_signals
-from payasync.cli.terminal import Lines, Part, existing_folder, fail, plain, stray_logs_dropped
+from payasync.cli.terminal import Lines, Part, existing_folder, fail, stray_logs_dropped
 from payasync.cli.verify_notification import HttpMessage
 from payasync.credentials import Credentials
-from payasync.errors import ConfigurationError, InvalidSignatureError, PayasyncError
+from payasync.errors import ConfigurationError, InvalidSignatureError, PayasyncError, clean, plain
 from payasync.notifications.inbox import Added
 from payasync.notifications.ingest import Answer, Ingest, IngestResult
 from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw, parse
@@ -374,8 +374,8 @@ class ListenScreen:
             return
         facts: tuple[Part, ...] = (f"{seen.kind or '-':12}  ",)
         if seen.key:
-            reference = (f"{plain(seen.reference) or '-':14}  ", "bold")
-            facts = f"{_event(seen):22}  ", reference, f"{plain(seen.amount):>10}  "
+            reference = (f"{clean(seen.reference) or '-':14}  ", "bold")
+            facts = f"{_event(seen):22}  ", reference, f"{clean(seen.amount):>10}  "
         key = plain(seen.key) if self._lines.width >= _WIDE else ""
         self._lines.write(
             (f"{seen.at.astimezone():%H:%M:%S}  ", "dim"),
@@ -397,5 +397,5 @@ class ListenScreen:
 def _event(seen: Inspection) -> str:
     """Return the event, with its kind before it if it does not begin with that."""
     if seen.kind and seen.event.startswith(f"{seen.kind}."):
-        return plain(seen.event)
-    return " ".join(filter(None, (seen.kind, plain(seen.event)))) or "-"
+        return clean(seen.event)
+    return " ".join(filter(None, (seen.kind, clean(seen.event)))) or "-"

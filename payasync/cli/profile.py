@@ -15,8 +15,8 @@ from payasync.cli.doctor import group_table, list_refusals
 from payasync.cli.options import profile_from
 from payasync.cli.profile_draft import PROMPTS, ProfileDraft, Prompt, Section
 from payasync.cli.refund_file import replace_file
-from payasync.cli.terminal import Lines, existing_folder, fail, plain
-from payasync.errors import ConfigurationError
+from payasync.cli.terminal import Lines, existing_folder, fail
+from payasync.errors import ConfigurationError, plain
 from payasync.notifications.verification import check_covered
 from payasync.profile.profile import Profile
 from payasync.profile.readiness import inspect_groups

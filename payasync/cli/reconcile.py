@@ -38,8 +38,8 @@ from payasync.cli.options import (
     session_with,
 )
 from payasync.cli.signals import run_until, stopped_by_signals
-from payasync.cli.terminal import Lines, Part, plain, print_error, stray_logs_dropped
-from payasync.errors import PayasyncError
+from payasync.cli.terminal import Lines, Part, print_error, stray_logs_dropped
+from payasync.errors import PayasyncError, plain
 from payasync.journal import STATES, Intent, Journal, Reconciler, State
 from payasync.journal.intents import END_STATES
 from payasync.journal.reconcile_policy import End, Report, Result

@@ -15,7 +15,6 @@ from typing import Any, Final, Literal, get_args
 from attrs import asdict, evolve, field, frozen
 
 from payasync.cli import NEEDS_A_PERSON
-from payasync.cli.terminal import plain
 from payasync.endpoints import CREATE_REFUND
 from payasync.errors import (
     ConfigurationError,
@@ -24,6 +23,8 @@ from payasync.errors import (
     InvalidArgumentError,
     ServiceError,
     SessionClosedError,
+    clean,
+    plain,
 )
 from payasync.journal.drafts import digest
 from payasync.journal.intents import Intent, State, write_state
@@ -306,7 +307,7 @@ def _row_result_of_response(row: Row, response: RefundResponse, intent: Intent |
         message = intent.reason if intent else f"the {response.thing}'s state is {response.state}"
         return RowResult(row=row, state="refused", message=message)
     found = (scalar_at(response.document, paths) for paths in (profile.answer.code, profile.answer.message))
-    code, message = ("" if value is None else str(value) for value in found)
+    code, message = ("" if value is None else clean(value) for value in found)
     word = _WORD_OF_STATE[state]
     return RowResult(row=row, state=word, code=code, message=message, earlier=not response.attempts)
 

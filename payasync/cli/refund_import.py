@@ -48,7 +48,7 @@ from payasync.cli.refund_file import (
     row_result_of_intent,
 )
 from payasync.cli.signals import run_until, stopped_by_signals
-from payasync.cli.terminal import Lines, bare_table, existing_folder, plain, print_error, stray_logs_dropped
+from payasync.cli.terminal import Lines, bare_table, existing_folder, print_error, stray_logs_dropped
 from payasync.endpoints import CREATE_REFUND, QUERY_REFUND
 from payasync.errors import (
     AuthenticationError,
@@ -59,6 +59,7 @@ from payasync.errors import (
     PayasyncError,
     SessionClosedError,
     StorageError,
+    plain,
 )
 from payasync.journal import Journal, Reconciler
 from payasync.journal.intents import Intent

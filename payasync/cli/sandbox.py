@@ -15,8 +15,8 @@ from rich.console import Console
 
 from payasync.cli.options import profile_from
 from payasync.cli.signals import stopped_by_signals
-from payasync.cli.terminal import Lines, Part, fail, plain
-from payasync.errors import ConfigurationError
+from payasync.cli.terminal import Lines, Part, fail
+from payasync.errors import ConfigurationError, plain
 from payasync.sandbox import Sandbox
 from payasync.sandbox.model import Entry
 from payasync.sandbox.rules import RefundSetting

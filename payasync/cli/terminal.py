@@ -19,7 +19,7 @@ from rich.text import Text
 
 from payasync import __version__
 from payasync.cli import discard
-from payasync.errors import PayasyncError
+from payasync.errors import PayasyncError, plain
 
 Part = str | tuple[str, str] | Text
 """A text, or one with its style."""
@@ -178,11 +178,6 @@ def fail(command: str, why: object) -> NoReturn:
     """Print why a command cannot start or continue, and end with exit code 2."""
     print_error(command, why)
     sys.exit(2)
-
-
-def plain(text: str) -> str:
-    """Return a text without control characters: text from others may hold what a terminal obeys."""
-    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def _wrap(text: Text, hang: int, width: int) -> list[Text]:

@@ -12,9 +12,9 @@ import click
 from attrs import evolve, field, frozen
 
 from payasync.cli.options import HOW_SIGNED, profile_named, profile_option
-from payasync.cli.terminal import Lines, fail, plain
+from payasync.cli.terminal import Lines, fail
 from payasync.credentials import Credentials
-from payasync.errors import InvalidArgumentError, InvalidSignatureError, PayasyncError
+from payasync.errors import InvalidArgumentError, InvalidSignatureError, PayasyncError, plain
 from payasync.notifications.notification import Notification, parse
 from payasync.notifications.verification import (
     MISMATCH,

@@ -27,6 +27,7 @@ from payasync.endpoints import (
     Operation,
     camel_case,
 )
+from payasync.errors import clean
 from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, SignedFields, join_path, service_parts
 from payasync.profile.wire_names import has_another, is_unsent, shown_names, wire_name
 from payasync.strict_json import ABSENT, at
@@ -46,8 +47,6 @@ class ValueKind(enum.Enum):
 
 _LONGEST: Final = 100
 """Characters of a strange value that an error shows."""
-_WHITE: Final = r"[\s\x00-\x1f\x7f-\x9f]+"
-"""White space and control characters: a log would show a text with a line end in it as two lines."""
 
 _DECIMAL: Final = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
 _DIGITS: Final = {
@@ -404,13 +403,7 @@ def _fits(mine: int, theirs: object, digits: tuple[int, ...]) -> bool | None:
 
 
 def _shown(value: object) -> str:
-    return one_line(str.__str__(value) if isinstance(value, str) else str(value), _LONGEST)
-
-
-def one_line(text: str, longest: int) -> str:
-    """Return a text of the service on one line of at most so many characters."""
-    line = re.sub(_WHITE, " ", text)
-    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+    return clean(str.__str__(value) if isinstance(value, str) else value, _LONGEST)
 
 
 def _thing_of(operation: Operation) -> str:

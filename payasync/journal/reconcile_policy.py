@@ -23,6 +23,7 @@ from payasync.errors import (
     ServiceError,
     SessionClosedError,
     StorageError,
+    describe_error,
 )
 from payasync.evidence.comparison import PAYMENT, comparison_of, is_empty_envelope, names_number_and_amounts
 from payasync.journal.intents import (
@@ -179,7 +180,7 @@ def classify_error(error: Exception) -> QueryResult:
         PayasyncError: The error itself, if it comes from this process and says nothing of the write.
     """
     if not isinstance(error, PayasyncError):
-        return QueryResult(finding=Finding.SILENT, reason=f"{type(error).__name__}: {error}")
+        return QueryResult(finding=Finding.SILENT, reason=describe_error(error))
     words = str(error.args[0] if error.args else error).removesuffix(f"; {REPEAT_HINT}")
     if error.objection is not None:
         # If the number stands for another amount, further responses will say the same.

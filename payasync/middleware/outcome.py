@@ -15,6 +15,7 @@ from payasync.errors import (
     PayasyncError,
     RateLimitedError,
     ServiceError,
+    clean,
 )
 from payasync.evidence import comparison as match
 from payasync.evidence.comparison import Objection
@@ -351,8 +352,6 @@ REPEAT_HINT: Final = "repeating it is harmless"
 QUERY_HINT: Final = "it may have been done: ask for its state, do not repeat it"
 FOREIGN: Final = "a response that may be of a gateway, and not of the service"
 _AFTER_DOUBT: Final = "after an attempt whose outcome is unknown"
-_SHOWN: Final = 200
-"""The most characters of the service's message that the text of an error shows."""
 
 
 def final_error(call: Call, outcome: Outcome, result: AttemptResult, *, doubt: bool) -> PayasyncError:
@@ -419,13 +418,13 @@ def _refusal_error(call: Call, outcome: Outcome, reply: Reply) -> ServiceError:
         kind = RateLimitedError
     elif outcome is Outcome.NOT_EXECUTED and _is_about_keys(call, reply):
         kind = AuthenticationError
-    message = scalar_at(reply.document, call.profile.answer.message)
+    code, message = _said(call, reply)
     advised = "ask for its state" if _has_query(call) else f"look at {call.reference} at the service"
     hint = f"; {advised}" if outcome is Outcome.DUPLICATE else ""
     return kind(
         f"HTTP {reply.status}, {outcome.value}{_quote_message(call, reply)}{hint}",
-        code=scalar_at(reply.document, call.profile.answer.code),
-        message=None if message is None else str(message),
+        code=code,
+        message=message,
         http_status=reply.status,
         sent=True,
         reason=outcome.value,
@@ -453,7 +452,7 @@ def advice(call: Call) -> str:
     amount, currency = given.get("amount", given.get("total_amt", given.get("totalAmt"))), given.get("currency") or ""
     marks = [] if amount is None else [f"{amount} {currency}".strip()]
     texts = [text for name in ("description", "subject", "body") if (text := given.get(name)) is not None]
-    marks += [repr(_shorten(text)) for text in texts[:1]]
+    marks += [repr(clean(text).strip()) for text in texts[:1]]
     marks.append(f"at about {datetime.now(UTC):%Y-%m-%d %H:%M} UTC")
     number = "With an out_trade_no of your own, payasync could have asked for its state"
     hint = f". {number}" if call.operation == PLACE_ORDER else ""
@@ -491,18 +490,17 @@ def result_of_close(call: Call, reply: Reply) -> AttemptResult:
 
 def _quote_message(call: Call, reply: Reply) -> str:
     """Return the result code and the message of a response in brackets. A code that is a text is quoted."""
+    code, message = _said(call, reply)
+    words = filter(None, (None if code is None else f"code {code!r}", message))
+    return f" ({shown})" if (shown := ": ".join(words)) else ""
+
+
+def _said(call: Call, reply: Reply) -> tuple[str | int | None, str | None]:
+    """Return the result code and the message of a response, as far as an error may show them."""
     answer = call.profile.answer
     code, message = (scalar_at(reply.document, path) for path in (answer.code, answer.message))
-    code = _shorten(code) if isinstance(code, str) else code
-    words = [] if code is None else [f"code {code!r}"]
-    if message is not None and (shown := _shorten(message)):
-        words.append(shown)
-    return f" ({': '.join(words)})" if words else ""
-
-
-def _shorten(value: object) -> str:
-    """Return a text of the service or of the caller as an error shows it."""
-    return match.one_line(str(value), _SHOWN).strip()
+    shown = clean(code)
+    return code if shown == str(code) else shown, None if message is None else clean(message).strip()
 
 
 def _facts_of(call: Call, reply: Reply) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, cast
 from attrs import evolve
 
 from payasync.credentials import Credentials, Secret
-from payasync.errors import InvalidArgumentError
+from payasync.errors import InvalidArgumentError, clean
 from payasync.evidence.comparison import names_the_same
 from payasync.profile.schema import AnswerShape, SignedHeader
 from payasync.profile.signed_fields import join_path, names_read
@@ -122,14 +122,15 @@ def hidden_field(
     fields = {each: value for each, value in signed.items() if each != name}
     for field, other, value in scheme.hidden_fields(fields, names):
         if not is_expected(other, value):
+            where, hidden = clean(join_path(place, field)), clean(other)
             return (
-                f"{join_path(place, field)} holds {scheme.separator}{other}=: the same text is signed if {other} "
-                f"stands beside it, so anybody could have hidden {other} there"
+                f"{where} holds {scheme.separator}{hidden}=: the same text is signed if {hidden} stands beside it, "
+                f"so anybody could have hidden {hidden} there"
             )
     field = _written_object(fields, names) if scheme.nested == "json" else ""
     return field and (
-        f"{join_path(place, field)} is a text that holds JSON: the same text is signed if the JSON itself stands "
-        "there, so anybody could have hidden it"
+        f"{clean(join_path(place, field))} is a text that holds JSON: the same text is signed if the JSON itself "
+        "stands there, so anybody could have hidden it"
     )
 
 
@@ -157,7 +158,7 @@ def refused_field(scheme: SignatureScheme, signed: Mapping[str, Any], place: str
         field = str(error.field)
     else:
         return ""
-    return f"{join_path(place, field)} holds {_describe_refused(scheme, signed.get(field))}"
+    return f"{clean(join_path(place, field))} holds {_describe_refused(scheme, signed.get(field))}"
 
 
 def _describe_refused(scheme: SortedPairs, value: object) -> str:

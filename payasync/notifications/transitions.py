@@ -13,6 +13,8 @@ from payasync.errors import (
     InvalidArgumentError,
     RateLimitedError,
     ServiceError,
+    clean,
+    describe_error,
 )
 from payasync.middleware.recovery import absence_final_after
 from payasync.notifications.inbox import Claim, Inbox, State
@@ -36,6 +38,10 @@ MAX_INTERRUPTIONS: Final = 32
 MAX_REASON: Final = 300
 
 
+def _cut(reason: str) -> str:
+    return clean(reason, MAX_REASON)
+
+
 @frozen
 class Transition:
     """The next state of an event.
@@ -49,7 +55,7 @@ class Transition:
     """
 
     state: State
-    reason: str = ""
+    reason: str = field(default="", converter=_cut)
     wait: float | None = None
     path: str | None = field(default=None, eq=False)
     handler: str = ""
@@ -84,25 +90,11 @@ def draw_upper_half(bound: float) -> float:
     return bound / 2 + backoff.full_jitter(bound / 2)
 
 
-def describe_error(error: BaseException) -> str:
-    """Return an error's class and text in one short line."""
-    try:
-        text = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 - the user's code
-        text = ""
-    return shorten(f"{type(error).__name__}: {text}" if text else type(error).__name__)
-
-
-def shorten(reason: str) -> str:
-    """Return a reason, cut to its greatest length."""
-    return reason if len(reason) <= MAX_REASON else f"{reason[: MAX_REASON - 1]}…"
-
-
 def hold_two_kinds(notification: Notification, profile: Profile) -> Transition | None:
     """Hold an event with fields that tell two kinds, because a handler of one would miss the other."""
     tells = profile.notification.tells
     told = [f"{tells[kind]} of a {kind}" for kind in kinds_told(profile.notification, notification.data)]
-    return Transition("held", shorten(f"it holds {' and '.join(told)}")) if len(told) > 1 else None
+    return Transition("held", f"it holds {' and '.join(told)}") if len(told) > 1 else None
 
 
 def hold_several(notification: Notification, profile: Profile) -> Transition | None:
@@ -121,7 +113,7 @@ def hold_refund(notification: Notification, profile: Profile) -> Transition | No
     if notification.kind != "payment" or not (named := _find_refund(notification.data, profile)):
         return None
     advice = 'If it is a refund, receiver.replay(id, kind="refund") gives it to the handlers of refunds'
-    return Transition("held", shorten(f"it came as a payment, but names a refund: {named}. {advice}"))
+    return Transition("held", f"it came as a payment, but names a refund: {named}. {advice}")
 
 
 def _find_refund(data: Any, profile: Profile) -> str:
@@ -129,14 +121,14 @@ def _find_refund(data: Any, profile: Profile) -> str:
     shape, answer = profile.notification, profile.answer
     for path in (shape.out_refund_no, *_refund_names(profile, "out_refund_no")):
         if path not in {shape.out_trade_no, answer.payment_id} and (number := number_at(data, path)):
-            return f"{path} is {number!r}"
+            return f"{path} is {clean(repr(number))}"
     for path in _refund_names(profile, "refund_amt"):
         amount = at(data, path, None)
         if isinstance(amount, str | int | float) and any(digit in str(amount) for digit in "123456789"):
-            return f"{path} is {amount!r}"
+            return f"{path} is {clean(repr(amount))}"
     path, others = answer.refund_status, {answer.order_status, answer.payment_status}
     if path and path not in others and profile.states.name("refund", at(data, path)):
-        return f"{path} is {at(data, path)!r}"
+        return f"{path} is {clean(repr(at(data, path)))}"
     return ""
 
 
@@ -166,12 +158,12 @@ def compare_expected(notification: Notification, expected: object, profile: Prof
             hint = f". expect takes the service's names: {' or '.join(sorted(names))}" if names - {path} else ""
             return _hold(path, f"{path} is absent, expected {value!r}{hint}")
         if not is_same(found, value):
-            return _hold(path, f"{path} is {found!r}, expected {value!r}")
+            return _hold(path, f"{path} is {clean(repr(found))}, expected {value!r}")
     return None
 
 
 def _hold(path: str, reason: str) -> Transition:
-    return Transition("held", shorten(reason), path=path)
+    return Transition("held", reason, path=path)
 
 
 def compare_merchant(notification: Notification, merchant_id: str, profile: Profile) -> Transition | None:
@@ -188,7 +180,7 @@ def compare_merchant(notification: Notification, merchant_id: str, profile: Prof
         for name in sorted({MERCHANT, *names_of(profile, "merchant_id")}):
             named = at(trusted, name, None)
             if named is not None and not (type(named) in {int, str} and str(named) == merchant_id):
-                return _hold(name, f"{name} is {named!r}, expected {merchant_id!r}")
+                return _hold(name, f"{name} is {clean(repr(named))}, expected {merchant_id!r}")
     return None
 
 
@@ -268,8 +260,8 @@ def judge_response(
     path = _number_path(query, profile)
     found = number_at(response.data, path)
     if found not in {None, number}:  # a query for `t1` may find `T1`, whose effect would then come under two keys
-        reason = f"the query was about {number!r}, and its response is about {path} {found!r}"
-        return Transition("held", shorten(reason))
+        reason = f"the query was about {number!r}, and its response is about {path} {clean(repr(found))}"
+        return Transition("held", reason)
     thing = response.thing
     path, states = getattr(profile.answer, f"{thing}_status"), getattr(profile.states, thing)
     if not path:
@@ -282,7 +274,7 @@ def judge_response(
         missing = not_configured(f"states.{thing}.{waiting}", "the service's values of a state that is not final")
         return Transition("parked", describe_error(missing))
     if response.state == waiting:
-        reason = f"the service does not confirm it yet: the state is {status!r}"
+        reason = f"the service does not confirm it yet: the state is {clean(repr(status))}"
         return Transition("pending" if age < MAX_UNCONFIRMED else "dead", reason)
     return Confirmed(build_key(f"confirmed:{kind}:", [number, status]), response)
 

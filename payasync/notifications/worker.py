@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from attrs import evolve, frozen
 
-from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.errors import ConfigurationError, InvalidArgumentError, describe_error
 from payasync.middleware.observe import log
 from payasync.notifications.handler_transaction import Begin, HandlerTransaction, hash_mark
 from payasync.notifications.inbox import Claim, Inbox, InboxEvent
@@ -23,14 +23,12 @@ from payasync.notifications.transitions import (
     Transition,
     compare_expected,
     compare_merchant,
-    describe_error,
     hold_refund,
     hold_several,
     hold_two_kinds,
     limit_failures,
     limit_interruptions,
     longest_wait,
-    shorten,
 )
 from payasync.profile.schema import KINDS
 from payasync.session import Session
@@ -392,7 +390,7 @@ class Worker:
                 return Transition("done", handler=name)
             if not await self.inbox.handled(claim, name):
                 break
-        return Transition("pending", shorten("; ".join(failures))) if failures else Transition("done")
+        return Transition("pending", "; ".join(failures)) if failures else Transition("done")
 
     async def _run(self, handler: Handler, notification: Notification) -> None:
         if handler.transaction is None:

@@ -173,6 +173,9 @@ def _a_status(means: str) -> Any:
     return field(default=None, validator=rule, metadata=asks(means, ()))
 
 
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
+_UNSAFE: Final = frozenset({"blob", "data", "file", "http", "javascript", "vbscript"})
+"""Schemes that run code or read files in a browser; and plain http, which only loopback addresses may have."""
 _MEANINGS: Final = "the service's values of our states"
 _ACCEPTED: Final = asks("what the service takes; empty: not checked here")
 
@@ -187,6 +190,8 @@ class Accept:
         amount: The least and the greatest amount; empty: 1 to 2**53-1.
         required: By operation, further required arguments, and required fields of `extra`.
         length: By argument, the greatest number of characters of a text.
+        redirect_schemes: The schemes of addresses that a browser may be sent to, such as `weixin` or `upi` besides
+            `https`. On loopback, `http` is accepted, too.
     """
 
     currency: tuple[str, ...] = field(default=(), converter=to_tuple, metadata=_ACCEPTED)
@@ -205,6 +210,15 @@ class Accept:
         converter=to_dict,
         validator=each_must_be("1 or more", lambda value: value > 0),
         metadata=_ACCEPTED,
+    )
+    redirect_schemes: tuple[str, ...] = field(
+        default=("https",),
+        converter=to_tuple,
+        validator=must_be(
+            f"a list of schemes in lower case, such as https, without {', '.join(sorted(_UNSAFE))}",
+            lambda schemes: bool(schemes) and all(_SCHEME.fullmatch(each) and each not in _UNSAFE for each in schemes),
+        ),
+        metadata=asks("the schemes of addresses that a browser may be sent to", ("orders.place",), changed=True),
     )
 
 

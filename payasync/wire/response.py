@@ -1,5 +1,7 @@
 """The service's responses, lightly typed, because their fields are not shown (docs/reference/service.md#responses)."""
 
+import logging
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -7,15 +9,18 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from urllib.parse import quote
 
 from attrs import define, field
+from yarl import URL
 
 import payasync.profile  # noqa: TC001 - `typing.get_type_hints` finds the annotations here
 from payasync.errors import InvalidArgumentError
-from payasync.settings import not_configured
+from payasync.settings import is_loopback, not_configured
 from payasync.signing.templates import fill_parts, parts_of
 from payasync.strict_json import ABSENT, MAX_DEPTH, Paths, at, first_at, paths_of
 from payasync.wire.call import Call, Reply
 
 T = TypeVar("T")
+
+logger: Final = logging.getLogger("payasync")
 
 
 @define(repr=False, unsafe_hash=True)
@@ -31,6 +36,8 @@ class Response:
     """The fields of the request, if the customer's address is made of them."""
     _operation: str | None = field(default=None, eq=False)
     _reference: str | None = field(default=None, eq=False)
+    _schemes: tuple[str, ...] = field(default=(), eq=False)
+    """The schemes of addresses that a browser may be sent to."""
 
     thing: ClassVar[str] = ""
     """The table of the profile's `states` that applies to this response."""
@@ -40,7 +47,8 @@ class Response:
         """Return what a reply to a call says."""
         answer = call.profile.answer
         sent = call.fields if answer.redirect_template else None
-        return cls(reply, answer, call.profile.states, sent, call.operation.name, call.reference)
+        schemes = call.profile.accept.redirect_schemes
+        return cls(reply, answer, call.profile.states, sent, call.operation.name, call.reference, schemes)
 
     @property
     def http_status(self) -> int:
@@ -143,10 +151,14 @@ class Response:
         return value if isinstance(value, str) or type(value) is int else None
 
     def _address(self) -> str | None:
-        if template := self._shape.redirect_template:
-            return _fill_address(template, self.data, self._sent or {})
-        found = self._located("redirect_url")
-        return found if isinstance(found, str) else None
+        template = self._shape.redirect_template
+        found = _fill_address(template, self.data, self._sent or {}) if template else self._located("redirect_url")
+        if not isinstance(found, str) or _is_for_browser(found, self._schemes):
+            return found if isinstance(found, str) else None
+        key = f"answer.redirect_{'template' if template else 'url'}"
+        about = {"operation": self._operation, "reference": self._reference, "field": key}
+        logger.warning(_REFUSED, {**about, "schemes": self._schemes}, extra={"event_name": "address_refused", **about})
+        return None
 
     def _facts(self) -> dict[str, Any]:
         """Return what an error about reading this response says of its call."""
@@ -212,7 +224,7 @@ class PaymentResponse(Response):
 
     @property
     def redirect_url(self) -> str | None:
-        """Where the customer goes to authorize; `None` if it is not in the response.
+        """Where the customer goes to authorize; `None` if the response has no address for a browser.
 
         Raises:
             NotConfiguredError: The profile does not say where it is. `sent` is true: the service responded.
@@ -228,9 +240,10 @@ class OrderResponse(Response):
 
     @property
     def redirect_url(self) -> str | None:
-        """Where the customer goes to authorize (docs/reference/service.md#orders); `None` if it is not in the response.
+        """Where the customer goes to authorize (docs/reference/service.md#orders).
 
-        If the profile has a `redirect_template`, the address is made of its parts.
+        `None` if the response has no address for a browser: an absolute one without a user, of a scheme in the
+        profile's `accept.redirect_schemes`. If the profile has a `redirect_template`, it is made of its parts.
 
         Raises:
             NotConfiguredError: The profile does not say where it is. `sent` is true: the service responded.
@@ -245,6 +258,25 @@ class OrderResponse(Response):
             NotConfiguredError: The profile does not say where it is. `sent` is true: the service responded.
         """
         return self._located("order_status")
+
+
+_ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\\/?#@]+([/?#][^\s\\]*)?")
+_REFUSED: Final = (
+    "redirect_url of %(operation)s is None, because no browser may be sent to the address at %(field)s. It must be "
+    "absolute, without user, control character, white space and backslash, and of a scheme in "
+    "accept.redirect_schemes, which is %(schemes)s"
+)
+
+
+def _is_for_browser(address: str, schemes: tuple[str, ...]) -> bool:
+    """Return whether a browser may be sent to an address: it is absolute, and hides neither a user nor a character."""
+    if not (_ABSOLUTE.fullmatch(address) and address.isprintable()):
+        return False
+    try:
+        url = URL(address)
+    except ValueError:
+        return False
+    return bool(url.host) and (url.scheme in schemes or (url.scheme == "http" and is_loopback(url)))
 
 
 def _fill_address(template: str, data: Any, sent: Mapping[str, Any]) -> str | None:

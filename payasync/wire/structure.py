@@ -10,7 +10,7 @@ from cattrs import Converter, transform_error
 from cattrs.cols import list_structure_factory
 from cattrs.strategies import configure_union_passthrough
 
-from payasync.errors import InvalidArgumentError
+from payasync.errors import InvalidArgumentError, clean
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ def structure_as(data: Any, kind: type[T], whose: str) -> T:
     try:
         return STRICT.structure(data, kind)
     except Exception as error:  # noqa: BLE001 - whatever a hook of the class raises, it does not fit
-        why = "; ".join(transform_error(error, path="data", format_exception=_words))
+        why = clean("; ".join(transform_error(error, path="data", format_exception=_words)))
     name = getattr(kind, "__name__", str(kind))
     rule = f"fits {whose}'s data"
     raise InvalidArgumentError(f"{whose} does not fit {name}: {why}", field=name, rule=rule)

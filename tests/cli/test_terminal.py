@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from payasync.cli.terminal import Lines, plain, print_error, stray_logs_dropped
+from payasync.cli.terminal import Lines, print_error, stray_logs_dropped
 
 
 def terminal(width: int, *, watched: bool = True) -> tuple[Lines, io.StringIO]:
@@ -77,11 +77,6 @@ def test_error_line(capsys: pytest.CaptureFixture[str]) -> None:
     print_error("listen", ValueError("no\n  such \x1b[2J file"))
 
     assert ("", "payasync listen: no such ?[2J file\n") == capsys.readouterr()
-
-
-def test_plain() -> None:
-    """Control characters are shown as `?`; letters of any script stay."""
-    assert "T?1 Zoë" == plain("T\x071 Zoë")
 
 
 PROGRAM: Final = """

@@ -99,7 +99,7 @@ def differing(name: str, theirs: object, mine: object) -> str:
         ("outTradeNo", 1.5, "1.5"),
         ("merchantId", True, "True"),
         ("merchantId", 2.5, "2.5"),
-        ("outRefundNo", "R0\nFAKE\x1b[31m", "R0 FAKE [31m"),
+        ("outRefundNo", "R0\nFAKE\x1b[31m", "R0 FAKE?[31m"),
         ("merchantId", "m1", "m1"),
     ],
 )

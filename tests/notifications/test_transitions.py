@@ -30,13 +30,12 @@ from payasync import (
     Session,
     SortedPairs,
 )
-from payasync.errors import PayasyncError
+from payasync.errors import PayasyncError, describe_error
 from payasync.notifications import Notification
 from payasync.notifications.transitions import (
     ATTEMPTS,
     DEFAULT_QUARANTINE,
     MAX_INTERRUPTIONS,
-    MAX_REASON,
     MAX_UNCONFIRMED,
     MAX_WAITING_EVENTS,
     QUERY_PAUSE,
@@ -45,7 +44,6 @@ from payasync.notifications.transitions import (
     Transition,
     compare_expected,
     compare_merchant,
-    describe_error,
     draw_upper_half,
     hold_refund,
     is_same,
@@ -419,7 +417,7 @@ class Unspeakable(Exception):  # noqa: N818 - it is one
     [
         (ValueError("a\nb\r\n\tc"), "ValueError: a b c"),
         (ValueError(), "ValueError"),
-        (ValueError("x" * 10_000), f"ValueError: {'x' * (MAX_REASON - 13)}…"),
+        (ValueError("x" * 10_000), f"ValueError: {'x' * 199}…"),
         (Unspeakable(), "Unspeakable"),
     ],
     ids=["lines", "empty", "long", "unspeakable"],

@@ -47,7 +47,7 @@ POINTS: Final = [
     *SIGNED_VALUES,
     *(f"fields.{name}" for name in OPEN_FIELDS),
     "formats.start_date",
-    *named("accept", Accept),
+    *named("accept", Accept, "redirect_schemes"),
     "payment_status",
     "refund_status",
     *named("answer", AnswerShape, "ok", "refusals_signed", "header", "tolerance"),
@@ -126,7 +126,7 @@ def test_sandbox_answers_what_calls_need() -> None:
     points = audited(SANDBOX)
 
     assert {
-        *named("accept", Accept),
+        *named("accept", Accept, "redirect_schemes"),
         "answer.data",
         "answer.signature",
         "notification.signature",

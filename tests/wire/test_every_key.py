@@ -325,6 +325,14 @@ SENDING: Final = (
     Effect("accept.amount = [6, 15]", refund, refused, ("refund_amt", None)),
     Effect('accept.required."orders.place" = ["subject"]', place(), refused, ("subject", None)),
     Effect("accept.length.subject = 3", place(subject="four"), refused, ("subject", None)),
+    Effect(
+        'accept.redirect_schemes = ["upi"]',
+        place(),
+        fact("redirect_url"),
+        ("upi://pay?pa=me@bank", None),
+        f'{SIGNED}\nanswer.redirect_url = "here"',
+        script=said(b'{"here":"upi://pay?pa=me@bank"}'),
+    ),
     Effect('status.payment.name = "no"', status, target, (f"{PAYMENT}?no=T1", "open: payment_status")),
     Effect('status.refund.name = "no"', refund_status, target, (f"{REFUND}?no=R1", "open: refund_status")),
     Effect(
@@ -466,7 +474,7 @@ UNDERSTANDING: Final = (
     Effect('answer.request_id = "m.id"', create, fact("request_id"), ("r1", None), script=said(b'{"m":{"id":"r1"}}')),
     located("payment_id", create),
     located("payment_status", create),
-    located("redirect_url", place()),
+    located("redirect_url", place(), found="https://pay.example/1"),
     located("order_status", query),
     located("refund_status", refund),
     located("subscription_id", update(), NUMBER, found="S1"),

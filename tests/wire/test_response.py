@@ -129,7 +129,7 @@ def test_get_steps_along_a_path() -> None:
     assert 7 == response.get("a.c", 7)
 
 
-@pytest.mark.parametrize("value", ["S1", 5, True, 1.5, ["a"], {"a": 1}, None], ids=repr)
+@pytest.mark.parametrize("value", ["https://pay.example/S1", 5, True, 1.5, ["a"], {"a": 1}, None], ids=repr)
 @pytest.mark.parametrize(("kind", "name", "path"), LOCATIONS)
 def test_located_value(kind: type[Response], name: str, path: str, value: object) -> None:
     """A number may be a text or an integer, and a URL only a text; any other value, and a missing one, is `None`.

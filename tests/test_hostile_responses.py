@@ -1,0 +1,266 @@
+"""What a hostile response leaves behind: short printable texts in errors, events, logs, spans, journals and pickles."""
+
+import json
+import logging
+import pickle
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from attrs import frozen
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from payasync import (
+    Accept,
+    AnswerShape,
+    Event,
+    InvalidArgumentError,
+    Parameter,
+    PayasyncError,
+    Profile,
+    ResultCodes,
+    SortedPairs,
+)
+from payasync.errors import SHOWN, clean, describe_error, plain
+from payasync.integrations.otel import OpenTelemetry
+from payasync.journal import SqliteJournal
+from tests.foreign.recorder import Recorder, answer
+from tests.profile.refusal import refusal
+from tests.sessions import connect
+
+FILLER: Final = "ж"
+"""A letter that no words of payasync have."""
+HOSTILE: Final = {
+    "line ends": f"\r\n2027-01-31 INFO paid{FILLER}\r\n",
+    "terminal": f"\x1b[2J\x1b]0;{FILLER}\x07\x08",
+    "overrides": f"{FILLER}\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c",
+    "C1": f"{FILLER}\x80\x85\x9b\x9f\x7f",
+    "separators": f"{FILLER}\u2028\u2029",
+    "long": FILLER * 200_000,
+    "all": f"\r\n\x1b\u202e\x9b\u2028{FILLER}" * 40_000,
+}
+REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 100}
+CODED: Final = Profile(
+    answer=AnswerShape(code="code", ok=("OK",), message="why", refund_status="state"),
+    codes=ResultCodes(not_executed=("NO",)),
+    refund_status=Parameter("outRefundNo"),
+)
+SIGNED: Final = Profile(
+    signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"),
+    answer=AnswerShape(signature="sign", refund_status="state"),
+)
+PLACES: Final = {
+    "message": (CODED, 400, lambda text: {"code": "NO", "why": text}),
+    "message in doubt": (CODED, 503, lambda text: {"code": "BUSY", "why": text}),
+    "code": (CODED, 418, lambda text: {"code": text}),
+    "value": (CODED, 200, lambda text: {"code": "OK", "outRefundNo": text}),
+    "name": (SIGNED, 200, lambda text: {text: 1.5, "sign": "00"}),
+    "name that hides another": (SIGNED, 200, lambda text: {text: 1, "a": f"1&{text}=2", "sign": "00"}),
+}
+"""By what a text of the service is, the profile, the status and the document."""
+
+
+def words_of(error: BaseException) -> Iterator[str]:
+    """Yield the texts of an error, but those of its response."""
+    yield str(error)
+    yield repr(error.args[0])[1:-1]
+    for name in ("reason", "message", "code", "objection"):
+        value: Any = getattr(error, name, None)
+        yield from words_of(value) if isinstance(value, BaseException) else [str(getattr(value, "words", value))]
+
+
+def words_of_span(span: ReadableSpan) -> Iterator[str]:
+    """Yield the texts of a span and of its events."""
+    yield from (span.name, str(span.status.description))
+    yield from (str(value) for each in (span, *span.events) for value in (each.attributes or {}).values())
+
+
+async def left_behind(
+    caplog: pytest.LogCaptureFixture, path: Path, profile: Profile, status: int, document: object
+) -> dict[str, list[str]]:
+    """Return the texts in each channel after a refund with this response."""
+    caplog.set_level(logging.DEBUG, "payasync")
+    exporter, tracers, events = InMemorySpanExporter(), TracerProvider(), list[Event]()
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    said = answer(status, json.dumps(document).encode())
+    journal = SqliteJournal(path / "pay.db")
+    with Recorder([said] * 4) as service:
+        watched = {"middleware": [OpenTelemetry(tracer_provider=tracers)], "on_event": events.append}
+        async with connect(service, profile=profile, journal=journal, **watched) as pay:
+            with pytest.raises(PayasyncError) as caught:
+                await pay.refunds.create(**REFUND)
+            kept = await journal.get(1)
+    assert kept
+    return {
+        "error": list(words_of(caught.value)),
+        "pickle": list(words_of(pickle.loads(pickle.dumps(caught.value)))),  # noqa: S301 - made in the same line
+        "events": [str(getattr(each, "reason", "")) for each in events] + list(map(str, events)),
+        "log": [text for each in caplog.records for text in (each.getMessage(), str(getattr(each, "reason", "")))],
+        "spans": [text for each in exporter.get_finished_spans() for text in words_of_span(each)],
+        "journal": [kept.reason],
+    }
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", HOSTILE)
+async def test_text_of_the_service_is_short_and_printable(
+    kind: str, place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever text a service sends, each channel holds 200 printable characters of it at most."""
+    profile, status, document = PLACES[place]
+    channels = await left_behind(caplog, tmp_path, profile, status, document(HOSTILE[kind]))
+
+    assert all(channels.values())
+    for channel, texts in channels.items():
+        assert [] == [text[:300] for text in texts if not text.isprintable() or text.count(FILLER) > SHOWN], channel
+    assert any(FILLER in text for text in channels["error"])
+
+
+@frozen
+class Dated:
+    """A class that a response is read as."""
+
+    paid: date
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+async def test_data_that_does_not_fit_a_class(kind: str) -> None:
+    """The error of `Response.to` quotes 200 printable characters at most."""
+    with Recorder([answer(200, json.dumps({"paid": HOSTILE[kind]}).encode())]) as service:
+        async with connect(service) as pay:
+            response = await pay.orders.query("T1")
+    with pytest.raises(InvalidArgumentError) as caught:
+        response.to(Dated)
+
+    assert [] == [text[:300] for text in words_of(caught.value) if not text.isprintable() or text.count(FILLER) > SHOWN]
+
+
+@pytest.mark.parametrize(
+    ("code", "kept"),
+    [("NO", "NO"), (7, 7), ("N\x1bO", "N?O"), ("9" * 201, f"{'9' * 199}…"), (10**300, f"1{'0' * 198}…")],
+)
+async def test_code_keeps_its_type_if_it_can_be_shown(code: object, kept: object) -> None:
+    """A result code is a text or an integer, as it was received, unless it is too long or does not print."""
+    with Recorder([answer(400, json.dumps({"code": code}).encode())]) as service:
+        async with connect(service, profile=CODED) as pay:
+            with pytest.raises(PayasyncError) as caught:
+                await pay.orders.query("T1")
+    error: Any = caught.value
+
+    assert (type(kept), kept) == (type(error.code), error.code)
+    assert {"code": code} == error.response.document
+
+
+def test_cleaned_text() -> None:
+    """White space becomes one space, and what does not print `?`; letters of any script stay."""
+    assert "T?1 Zoë 日本" == clean("T\x071\r\n\tZoë\u3000日本") == clean("T\u202e1\u2029Zoë 日本")
+    assert "a  b?" == plain("a  b\ud800")
+    assert ("x" * 200, "x" * 199 + "…") == (clean("x" * 200), clean("x" * 201))
+    assert "ValueError: a b?" == describe_error(ValueError("a\nb\x1b"))
+
+
+ADDRESSES: Final[dict[str, bool]] = {
+    "https://pay.example/p?no=1#top": True,
+    "HTTPS://PAY.EXAMPLE": True,
+    "https://pay.example:8443/p@q?a=b@c": True,
+    "https://[2001:db8::1]/p": True,
+    "https://käse.example/ä": True,
+    "http://127.0.0.1:8080/p": True,
+    "http://localhost/p": True,
+    "http://[::1]/p": True,
+    "upi://pay?pa=me@bank": True,
+    "http://pay.example/p": False,
+    "http://127.0.0.1.pay.example/p": False,
+    "http://127.0.0.1@pay.example/p": False,
+    "weixin://wxpay/bizpayurl?pr=1": False,
+    "javascript:alert(1)": False,
+    "JavaScript://pay.example/%0aalert(1)": False,
+    "data:text/html,x": False,
+    "file:///etc/passwd": False,
+    "vbscript:x": False,
+    "blob:https://pay.example/1": False,
+    "//pay.example/p": False,
+    "/p": False,
+    "p": False,
+    "": False,
+    "https:pay.example": False,
+    "https:/pay.example": False,
+    "https:///pay.example": False,
+    "https://": False,
+    "https://:443/p": False,
+    "https://pay.example:99999/p": False,
+    "https://user@pay.example/p": False,
+    "https://user:word@pay.example/p": False,
+    "https://@pay.example/p": False,
+    "https://pay.example\\@evil.example/p": False,
+    "https:\\\\pay.example/p": False,
+    " https://pay.example/p": False,
+    "https://pay.example/p\n": False,
+    "https://pay.example/a b": False,
+    "https://pay.example/\u00a0": False,
+    "https://pay.example/\r\nSet-Cookie: a=b": False,
+    "java\tscript:alert(1)": False,
+    "https://pay.example/\x00": False,
+    "https://pay.example/\x1b": False,
+    "https://pay.example/\x9b": False,
+    "https://pay.example/\u202egnp": False,
+    "https://pay.example/\u2028": False,
+    "https://pay.example/\ud800": False,
+    "https://pay.example\uff0f.evil.example/": False,
+    "https://[::1/p": False,
+}
+"""By address, whether a browser may be sent there if `upi` is listed besides `https`."""
+
+
+@pytest.mark.parametrize(("address", "allowed"), ADDRESSES.items(), ids=map(ascii, ADDRESSES))
+async def test_address_for_a_browser(address: str, *, allowed: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """An address that is not for a browser is `None`, and a warning names the keys. `data` has what was received."""
+    profile = Profile(answer=AnswerShape(redirect_url="payUrl"), accept=Accept(redirect_schemes=["https", "upi"]))
+    with Recorder([answer(200, json.dumps({"payUrl": address}).encode())] * 2) as service:
+        async with connect(service, profile=profile) as pay:
+            paid = await pay.payments.create(amount=1, currency="USD")
+    warned = [each for each in caplog.records if getattr(each, "event_name", "") == "address_refused"]
+
+    assert (address if allowed else None) == paid.redirect_url
+    warned = [each for each in caplog.records if getattr(each, "event_name", "") == "address_refused"]
+    assert address == paid["payUrl"]
+    assert ([] if allowed else ["answer.redirect_url"]) == [each.__dict__["field"] for each in warned]
+    assert all("accept.redirect_schemes" in each.getMessage() for each in warned)
+
+
+@pytest.mark.parametrize(
+    ("template", "allowed"),
+    [
+        ("https://pay.example/p?no={no}", True),
+        ("http://localhost/{no}", True),
+        ("http://pay.example/{no}", False),
+        ("https://pay.example\\x/{no}", False),
+    ],
+)
+async def test_address_of_parts_for_a_browser(
+    template: str, *, allowed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An address that is made of parts keeps the same rule."""
+    profile = Profile(answer=AnswerShape(redirect_template=template))
+    with Recorder([answer(200, b'{"no":"1"}')]) as service:
+        async with connect(service, profile=profile) as pay:
+            paid = await pay.payments.create(amount=1, currency="USD")
+
+    assert (template.replace("{no}", "1") if allowed else None) == paid.redirect_url
+    assert allowed is ("answer.redirect_template" not in caplog.text)
+
+
+@pytest.mark.parametrize(
+    "scheme", ["javascript", "data", "file", "vbscript", "blob", "http", "HTTPS", "https:", "", "a b", "1a"]
+)
+def test_scheme_that_no_profile_lists(scheme: str) -> None:
+    """A scheme that runs code or reads files, plain http, and what is no scheme, are refused with the key."""
+    field, words = refusal(Accept, redirect_schemes=["https", scheme])
+
+    assert "accept.redirect_schemes" == field
+    assert f"not ['https', {scheme!r}]" in words
+    assert "accept.redirect_schemes" == refusal(Accept, redirect_schemes=[])[0]
