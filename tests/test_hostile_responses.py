@@ -41,16 +41,18 @@ HOSTILE: Final = {
     "C1": f"{FILLER}\x80\x85\x9b\x9f\x7f",
     "separators": f"{FILLER}\u2028\u2029",
     "long": FILLER * 200_000,
-    "all": f"\r\n\x1b\u202e\x9b\u2028{FILLER}" * 40_000,
+    "all": f"\r\n\x1b\u202e\x9b\u2028{FILLER}" * 20_000,
 }
 REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 100}
+SCHEME: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex")
 CODED: Final = Profile(
+    signature=SCHEME,
     answer=AnswerShape(code="code", ok=("OK",), message="why", refund_status="state"),
     codes=ResultCodes(not_executed=("NO",)),
     refund_status=Parameter("outRefundNo"),
 )
 SIGNED: Final = Profile(
-    signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"),
+    signature=SCHEME,
     answer=AnswerShape(signature="sign", refund_status="state"),
 )
 PLACES: Final = {
@@ -59,7 +61,6 @@ PLACES: Final = {
     "code": (CODED, 418, lambda text: {"code": text}),
     "value": (CODED, 200, lambda text: {"code": "OK", "outRefundNo": text}),
     "name": (SIGNED, 200, lambda text: {text: 1.5, "sign": "00"}),
-    "name that hides another": (SIGNED, 200, lambda text: {text: 1, "a": f"1&{text}=2", "sign": "00"}),
 }
 """By what a text of the service is, the profile, the status and the document."""
 
@@ -86,7 +87,7 @@ async def left_behind(
     caplog.set_level(logging.DEBUG, "payasync")
     exporter, tracers, events = InMemorySpanExporter(), TracerProvider(), list[Event]()
     tracers.add_span_processor(SimpleSpanProcessor(exporter))
-    said = answer(status, json.dumps(document).encode())
+    said = answer(status, json.dumps(document, ensure_ascii=False).encode())
     journal = SqliteJournal(path / "pay.db")
     with Recorder([said] * 4) as service:
         watched = {"middleware": [OpenTelemetry(tracer_provider=tracers)], "on_event": events.append}
@@ -130,8 +131,10 @@ class Dated:
 @pytest.mark.parametrize("kind", HOSTILE)
 async def test_data_that_does_not_fit_a_class(kind: str) -> None:
     """The error of `Response.to` quotes 200 printable characters at most."""
-    with Recorder([answer(200, json.dumps({"paid": HOSTILE[kind]}).encode())]) as service:
-        async with connect(service) as pay:
+    with Recorder(
+        [answer(200, json.dumps({"code": "OK", "paid": HOSTILE[kind]}, ensure_ascii=False).encode())]
+    ) as service:
+        async with connect(service, profile=CODED) as pay:
             response = await pay.orders.query("T1")
     with pytest.raises(InvalidArgumentError) as caught:
         response.to(Dated)
@@ -209,7 +212,6 @@ ADDRESSES: Final[dict[str, bool]] = {
     "https://pay.example/\x9b": False,
     "https://pay.example/\u202egnp": False,
     "https://pay.example/\u2028": False,
-    "https://pay.example/\ud800": False,
     "https://pay.example\uff0f.evil.example/": False,
     "https://[::1/p": False,
 }
@@ -223,12 +225,12 @@ async def test_address_for_a_browser(address: str, *, allowed: bool, caplog: pyt
     with Recorder([answer(200, json.dumps({"payUrl": address}).encode())] * 2) as service:
         async with connect(service, profile=profile) as pay:
             paid = await pay.payments.create(amount=1, currency="USD")
+    found = paid.redirect_url
     warned = [each for each in caplog.records if getattr(each, "event_name", "") == "address_refused"]
 
-    assert (address if allowed else None) == paid.redirect_url
-    warned = [each for each in caplog.records if getattr(each, "event_name", "") == "address_refused"]
+    assert (address if allowed else None) == found
     assert address == paid["payUrl"]
-    assert ([] if allowed else ["answer.redirect_url"]) == [each.__dict__["field"] for each in warned]
+    assert ([] if allowed or not address else ["answer.redirect_url"]) == [each.__dict__["field"] for each in warned]
     assert all("accept.redirect_schemes" in each.getMessage() for each in warned)
 
 

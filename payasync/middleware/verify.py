@@ -122,15 +122,14 @@ def hidden_field(
     fields = {each: value for each, value in signed.items() if each != name}
     for field, other, value in scheme.hidden_fields(fields, names):
         if not is_expected(other, value):
-            where, hidden = clean(join_path(place, field)), clean(other)
             return (
-                f"{where} holds {scheme.separator}{hidden}=: the same text is signed if {hidden} stands beside it, "
-                f"so anybody could have hidden {hidden} there"
+                f"{clean(join_path(place, field))} holds {scheme.separator}{other}=: the same text is signed if "
+                f"{other} stands beside it, so anybody could have hidden {other} there"
             )
     field = _written_object(fields, names) if scheme.nested == "json" else ""
     return field and (
-        f"{clean(join_path(place, field))} is a text that holds JSON: the same text is signed if the JSON itself "
-        "stands there, so anybody could have hidden it"
+        f"{join_path(place, field)} is a text that holds JSON: the same text is signed if the JSON itself stands "
+        "there, so anybody could have hidden it"
     )
 
 

@@ -153,8 +153,8 @@ class Response:
     def _address(self) -> str | None:
         template = self._shape.redirect_template
         found = _fill_address(template, self.data, self._sent or {}) if template else self._located("redirect_url")
-        if not isinstance(found, str) or _is_for_browser(found, self._schemes):
-            return found if isinstance(found, str) else None
+        if not found or not isinstance(found, str) or _is_for_browser(found, self._schemes):
+            return found if found and isinstance(found, str) else None
         key = f"answer.redirect_{'template' if template else 'url'}"
         about = {"operation": self._operation, "reference": self._reference, "field": key}
         logger.warning(_REFUSED, {**about, "schemes": self._schemes}, extra={"event_name": "address_refused", **about})

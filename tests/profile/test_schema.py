@@ -210,6 +210,7 @@ RULES: Final[list[tuple[str, str, list[Any]]]] = [
     (VERIFICATION, "one of 'body', 'header', 'standard-webhooks', 'none'", ["Body", None]),
     ("notification.kind", f"{STEPS}, or header: and the name of a header", [*BAD_PATHS[:3], "header:", "Header:X-Id"]),
     ("notification.timezone", A_ZONE, ["Toronto", "America", "../etc/passwd", "UTC+1", "EST5EDT "]),
+    (SCHEMES, "a list, each of it a text", [5, [1]]),
     (AMOUNT, "[least, greatest], two integers", [[1], [1, 2, 3], [2, 1]]),
     (QUARANTINE, SECONDS, [-1, float("nan"), float("inf")]),
     (QUARANTINE, "a number", [True, "60"]),
