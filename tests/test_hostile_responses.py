@@ -3,7 +3,7 @@
 import json
 import logging
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -55,7 +55,7 @@ SIGNED: Final = Profile(
     signature=SCHEME,
     answer=AnswerShape(signature="sign", refund_status="state"),
 )
-PLACES: Final = {
+PLACES: Final[dict[str, tuple[Profile, int, Callable[[str], object]]]] = {
     "message": (CODED, 400, lambda text: {"code": "NO", "why": text}),
     "message in doubt": (CODED, 503, lambda text: {"code": "BUSY", "why": text}),
     "code": (CODED, 418, lambda text: {"code": text}),
@@ -77,7 +77,8 @@ def words_of(error: BaseException) -> Iterator[str]:
 def words_of_span(span: ReadableSpan) -> Iterator[str]:
     """Yield the texts of a span and of its events."""
     yield from (span.name, str(span.status.description))
-    yield from (str(value) for each in (span, *span.events) for value in (each.attributes or {}).values())
+    attributes = [span.attributes, *(each.attributes for each in span.events)]
+    yield from (str(value) for each in attributes for value in (each or {}).values())
 
 
 async def left_behind(
@@ -90,7 +91,7 @@ async def left_behind(
     said = answer(status, json.dumps(document, ensure_ascii=False).encode())
     journal = SqliteJournal(path / "pay.db")
     with Recorder([said] * 4) as service:
-        watched = {"middleware": [OpenTelemetry(tracer_provider=tracers)], "on_event": events.append}
+        watched: dict[str, Any] = {"middleware": [OpenTelemetry(tracer_provider=tracers)], "on_event": events.append}
         async with connect(service, profile=profile, journal=journal, **watched) as pay:
             with pytest.raises(PayasyncError) as caught:
                 await pay.refunds.create(**REFUND)

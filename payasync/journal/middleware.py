@@ -9,14 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from payasync.errors import (
-    DuplicateError,
-    InvalidArgumentError,
-    OutcomeUnknownError,
-    PayasyncError,
-    StorageError,
-    describe_error,
-)
+from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError, StorageError
 from payasync.journal.drafts import Keep, beyond_arguments, draft_from_call, request_from_intent
 from payasync.journal.intents import (
     BeginResult,
@@ -216,7 +209,7 @@ class Recorder:
                 await self._settle(begun.intent, state_of_unsent(begun.intent), reason=TOO_LATE)
 
     async def _settle_error(self, call: Call, error: Exception, intent: Intent) -> bool | None:
-        used, reason = isinstance(error, DuplicateError), describe_error(error)
+        used, reason = isinstance(error, DuplicateError), f"{type(error).__name__}: {error}"
         if isinstance(error, PayasyncError):
             reason = str(error.args[0])
         if isinstance(error, OutcomeUnknownError):

@@ -173,9 +173,13 @@ def _a_status(means: str) -> Any:
     return field(default=None, validator=rule, metadata=asks(means, ()))
 
 
-_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
-_UNSAFE: Final = frozenset({"blob", "data", "file", "http", "javascript", "vbscript"})
+_UNSAFE: Final = ("blob", "data", "file", "http", "javascript", "vbscript")
 """Schemes that run code or read files in a browser; and plain http, which only loopback addresses may have."""
+_SCHEMES: Final = must_be(
+    f"a list of schemes in lower case, such as https, without {', '.join(_UNSAFE)}",
+    lambda given: given and all(re.fullmatch(r"[a-z][a-z0-9+.-]*", each) and each not in _UNSAFE for each in given),
+)
+_CHECKED: Final = asks("the schemes of addresses for a browser", ("orders.place",), changed=True)
 _MEANINGS: Final = "the service's values of our states"
 _ACCEPTED: Final = asks("what the service takes; empty: not checked here")
 
@@ -212,13 +216,7 @@ class Accept:
         metadata=_ACCEPTED,
     )
     redirect_schemes: tuple[str, ...] = field(
-        default=("https",),
-        converter=to_tuple,
-        validator=must_be(
-            f"a list of schemes in lower case, such as https, without {', '.join(sorted(_UNSAFE))}",
-            lambda schemes: bool(schemes) and all(_SCHEME.fullmatch(each) and each not in _UNSAFE for each in schemes),
-        ),
-        metadata=asks("the schemes of addresses that a browser may be sent to", ("orders.place",), changed=True),
+        default=("https",), converter=to_tuple, validator=_SCHEMES, metadata=_CHECKED
     )
 
 

@@ -153,12 +153,14 @@ class Response:
     def _address(self) -> str | None:
         template = self._shape.redirect_template
         found = _fill_address(template, self.data, self._sent or {}) if template else self._located("redirect_url")
-        if not found or not isinstance(found, str) or _is_for_browser(found, self._schemes):
-            return found if found and isinstance(found, str) else None
-        key = f"answer.redirect_{'template' if template else 'url'}"
-        about = {"operation": self._operation, "reference": self._reference, "field": key}
-        logger.warning(_REFUSED, {**about, "schemes": self._schemes}, extra={"event_name": "address_refused", **about})
-        return None
+        if not isinstance(found, str) or not found:
+            return None
+        if not _is_for_browser(found, self._schemes):
+            facts = {"operation": self._operation, "reference": self._reference}
+            facts["field"] = "answer.redirect_template" if template else "answer.redirect_url"
+            logger.warning(_REFUSED, facts, extra={"event_name": "address_refused", **facts})
+            return None
+        return found
 
     def _facts(self) -> dict[str, Any]:
         """Return what an error about reading this response says of its call."""
@@ -262,18 +264,15 @@ class OrderResponse(Response):
 
 _ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\\/?#@]+([/?#][^\s\\]*)?")
 _REFUSED: Final = (
-    "redirect_url of %(operation)s is None, because no browser may be sent to the address at %(field)s. It must be "
-    "absolute, without user, control character, white space and backslash, and of a scheme in "
-    "accept.redirect_schemes, which is %(schemes)s"
+    "redirect_url of %(operation)s is None: the address at %(field)s is not absolute, has a user, a control character, "
+    "white space or a backslash, or is of no scheme in accept.redirect_schemes"
 )
 
 
 def _is_for_browser(address: str, schemes: tuple[str, ...]) -> bool:
     """Return whether a browser may be sent to an address: it is absolute, and hides neither a user nor a character."""
-    if not (_ABSOLUTE.fullmatch(address) and address.isprintable()):
-        return False
     try:
-        url = URL(address)
+        url = URL(address if _ABSOLUTE.fullmatch(address) and address.isprintable() else "")
     except ValueError:
         return False
     return bool(url.host) and (url.scheme in schemes or (url.scheme == "http" and is_loopback(url)))
