@@ -23,6 +23,7 @@ from yarl import URL
 from payasync.settings import invalid_setting
 from payasync.transport.aiohttp_request import OwnRequest, SharedConnectorRequest, Writes, run_to_end
 from payasync.transport.deadlines import Deadline, Deadlines
+from payasync.transport.resolver import Resolver
 
 WRITE_IDLE: Final = 2.0
 """Seconds for which a write may reuse an idle connection: if the server closes it, the outcome is unknown."""
@@ -127,6 +128,7 @@ class Pool:
     With `http` there is one session of ours, on the connector that `http` lends.
 
     Attributes:
+        resolver: Looks up names, but not for a lent connector.
         write: Sends a write.
         read: Sends a read.
         write_limit: Of connections for writes.
@@ -139,6 +141,7 @@ class Pool:
 
     def __init__(self, settings: PoolSettings) -> None:
         self.deadlines: Deadlines = Deadlines(asyncio.get_running_loop())
+        self.resolver: Final = Resolver()
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         # Reading the machine's authorities takes 20 ms, and plain http does not need them.
         tls = (settings.tls or _make_default_tls()) if settings.secure else None
@@ -176,7 +179,8 @@ class Pool:
             limit=settings.max_connections,
             keepalive_timeout=idle,
             socket_factory=self._make_socket,
-            resolver=aiohttp.ThreadedResolver(),
+            resolver=self.resolver,
+            use_dns_cache=False,
         )
 
     def _make_socket(self, address: Any) -> socket.socket:

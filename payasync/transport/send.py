@@ -141,7 +141,12 @@ class Transport:
 
 
 def _abort(pool: Pool, body: OneShotBody, response: aiohttp.ClientResponse | None) -> None:
-    """Cut the connection, unless its response has ended: then another call may use it by now."""
+    """Cut the connection, unless its response has ended: then another call may use it by now.
+
+    If there was none, its host may have another address by now.
+    """
+    if not body.begun:
+        pool.resolver.forget()
     if response is None:
         body.abort()
         pool.wake_next()

@@ -1,6 +1,7 @@
 """One timer for all deadlines, and what `Timeouts.connect` bounds."""
 
 import asyncio
+import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -381,13 +382,16 @@ async def test_a_name_server_that_is_silent(time: Time, monkeypatch: pytest.Monk
     """`Timeouts.connect` includes DNS."""
     asked: list[object] = []
 
-    async def never(*given: object, **_: object) -> None:
-        asked.append(given)
-        await asyncio.get_running_loop().create_future()
+    never = threading.Event()
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", never)
+    def silent(*given: object, **_: object) -> object:
+        asked.append(given)
+        return never.wait() and []
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
     async with session("https://pay.example") as pay:
         await connecting(pay, time, lambda: asked)
+    never.set()
 
 
 async def test_a_handshake_that_never_ends(time: Time, http: aiohttp.ClientSession | None) -> None:
@@ -453,19 +457,18 @@ async def test_a_blocked_loop_does_not_end_a_response(time: Time) -> None:
 
 async def test_a_blocked_loop_does_not_end_a_connect(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the loop was blocked for longer than `Timeouts.connect`, a new connection is still used."""
-    loop, asked, go = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
-    resolve = loop.getaddrinfo
+    asked, go, resolve = threading.Event(), threading.Event(), socket.getaddrinfo
 
-    async def late(*given: Any, **named: Any) -> Any:
+    def late(*given: Any, **named: Any) -> Any:
         asked.set()
-        await go.wait()
-        return await resolve(*given, **named)
+        go.wait()
+        return resolve(*given, **named)
 
-    monkeypatch.setattr(loop, "getaddrinfo", late)
+    monkeypatch.setattr(socket, "getaddrinfo", late)
     with Recorder() as service:
         async with session(service.url.replace("127.0.0.1", "localhost")) as pay:
             call = asyncio.ensure_future(create(pay))
-            await asked.wait()
+            await until(asked.is_set)
             time.block(6)
             await turns(LONG)
             go.set()
