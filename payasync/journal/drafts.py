@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, cast
 
@@ -227,9 +227,11 @@ def find_contradiction(stored: Intent) -> str:
 
 
 def _format_day(text: str, form: str = "") -> str:
-    """Return the day of a date in a profile's format, or in ISO's."""
+    """Return the day of a date in a profile's format, or in ISO's; in UTC if the date has a zone."""
     with suppress(TypeError, ValueError):  # a row may be damaged
-        return (datetime.strptime(text, form) if form else _parse_date(text)).strftime("%Y-%m-%d")  # noqa: DTZ007 - a day
+        found = datetime.strptime(text, form) if form else _parse_date(text)  # noqa: DTZ007 - a day
+        zoned = isinstance(found, datetime) and found.tzinfo
+        return (found.astimezone(UTC) if zoned else found).strftime("%Y-%m-%d")
     return text
 
 

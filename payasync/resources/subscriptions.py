@@ -40,7 +40,7 @@ class CreateSubscription(Request[SubscriptionResponse]):
     Args:
         frequency: How often the customer is billed, in the service's words.
         amount: The amount of each billing: an integer of 1 or more, in the service's unit, such as cents.
-        start_date: The first day.
+        start_date: The first day. A datetime with a zone is sent in UTC or with its zone, or is refused.
         customer: Details, as a mapping of JSON values, or the text by which the service knows the customer.
         extra: Fields that the common interface does not have, by their wire names.
 
@@ -68,7 +68,7 @@ class UpdateSubscription(Request[SubscriptionResponse]):
         subscription_id: The service's number of the subscription.
         frequency: How often the customer is billed, in the service's words.
         amount: The amount of each billing: an integer of 1 or more, in the service's unit, such as cents.
-        start_date: The first day.
+        start_date: The first day. A datetime with a zone is sent in UTC or with its zone, or is refused.
         customer: Details, as a mapping of JSON values, or the text by which the service knows the customer.
         extra: Fields that the common interface does not have, by their wire names.
 
@@ -171,7 +171,7 @@ class Subscriptions(Namespace):
             subscription_id: The service's number of the subscription.
             frequency: How often the customer is billed, in the service's words.
             amount: The amount of each billing: an integer of 1 or more, in the service's unit, such as cents.
-            start_date: The first day.
+            start_date: The first day. A datetime with a zone is sent in UTC or with its zone, or is refused.
             customer: Details, as a mapping of JSON values, or the text by which the service knows the customer.
             extra: Fields that the common interface does not have, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.

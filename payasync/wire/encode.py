@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import partial
 from itertools import pairwise
 from math import inf
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from payasync.profile import Profile
     from payasync.signing.schemes import Scheme
 
+_ZONE: Final = re.compile("%:?[zZ]")
 IDENTIFIERS: Final = ("out_trade_no", "out_refund_no", "subscription_id", "identifier")
 
 Kind: TypeAlias = type[Request[Response]]
@@ -128,10 +129,18 @@ def _enter(holder: Any, step: str, empty: Any) -> Any:
 
 
 def _write_date(profile: "Profile", value: date) -> str:
+    """Return a date in the profile's format. A zone is written, or converted to UTC, and never lost."""
     form = profile.formats.get("start_date")
     if not form:
         raise not_configured("formats.start_date", "how the date is written, such as %Y-%m-%d")
-    return value.strftime(form)
+    if not isinstance(value, datetime) or value.utcoffset() is None or _ZONE.search(form.replace("%%", "")):
+        return value.strftime(form)
+    if form == "%s":  # `strftime` would take it for the machine's local time
+        return str(int(value.timestamp()))
+    if form.endswith("Z"):
+        return value.astimezone(UTC).strftime(form)
+    rule = f"a date, or a datetime without a zone, because {form!r}, the profile's formats.start_date, writes no zone"
+    raise invalid_argument("start_date", rule, value)
 
 
 def make_proof_check(scheme: "Scheme | None", forbidden: frozenset[str]) -> Callable[[Mapping[str, Any]], None] | None:

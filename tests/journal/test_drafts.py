@@ -1,5 +1,5 @@
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from hashlib import sha256
 from typing import Any, Final
 
@@ -183,6 +183,16 @@ def test_date_that_cannot_be_read_back_counts_as_it_was_written() -> None:
     hashes = [draft_from_call(codec(yearly).call(each), "M1", None).hash for each in requests]
 
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S%z"])
+def test_date_with_a_zone_is_drafted_alike(form: str) -> None:
+    """A subscription that starts at a time with a zone has one digest, queued or not."""
+    start = datetime(2027, 1, 31, 1, 30, tzinfo=timezone(timedelta(hours=2)))
+    request = CreateSubscription(frequency="monthly", amount=900, start_date=start, customer={})
+    of_wire = draft_from_call(codec(evolve(PROFILE, formats={"start_date": form})).call(request), "M1", None)
+
+    assert of_wire.hash == draft_from_request(request, "M1", None, whole).hash
 
 
 def test_unknown_endpoints_fields_are_not_kept() -> None:
