@@ -368,11 +368,32 @@ def is_loopback(url: URL) -> bool:
         return False
 
 
+_WITH_PORT: Final = re.compile(r"(\[.+\]|[^:]+):([0-9]+)")
+
+
 def environment_proxy(url: URL) -> str | None:
     """Return the proxy for a URL from the environment. Nothing else is read from there, nor from netrc."""
-    if url.host is None or proxy_bypass(url.host):
-        return None
-    return getproxies().get(url.scheme)
+    host, proxies = url.host or "", getproxies()
+    entries = re.split(r"[\s,]+", proxies.get("no", "").lower())
+    direct = proxy_bypass(host) or any(_is_direct(entry, host, url.port) for entry in entries)
+    return None if direct else proxies.get(url.scheme)
+
+
+def _is_direct(entry: str, host: str, port: int | None) -> bool:
+    """Return whether an entry of NO_PROXY names a host: a domain, `*.domain`, an address or a range, maybe with a port.
+
+    `proxy_bypass` knows domains and addresses without a port.
+    """
+    if found := _WITH_PORT.fullmatch(entry):
+        entry = found[1]
+        if int(found[2]) != port:
+            return False
+    entry = entry.strip("[]")
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        wildcard, name = entry.startswith("*."), entry.removeprefix("*").lstrip(".")
+        return entry == "*" or (bool(name) and (host.endswith(f".{name}") or (host == name and not wildcard)))
 
 
 def parse_proxy_url(given: object) -> str:

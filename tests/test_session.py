@@ -709,6 +709,31 @@ async def test_environment_gives_a_proxy_if_asked_and_no_password(
     assert b"canary" not in service.received + proxy.received
 
 
+@pytest.mark.parametrize(
+    ("entry", "direct"),
+    [
+        ("{host}", True),
+        ("{host}:{port}", True),
+        ("other.example, {host}:{port}", True),
+        ("{host}:1", False),
+        ("127.0.0.0/8", True),
+        ("127.0.0.0/8:{port}", True),
+        ("127.0.0.0/8:1", False),
+        ("10.0.0.0/8 fd00::/8", False),
+        ("*", True),
+    ],
+)
+async def test_no_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch, entry: str, *, direct: bool) -> None:
+    """Requests to a host that an entry of NO_PROXY names, with its port or in a range, do not go through the proxy."""
+    with Recorder() as service, Recorder() as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.setenv("no_proxy", entry.format(host="127.0.0.1", port=service.port))
+        async with connect(service, proxy="environment") as pay:
+            await create(pay)
+
+    assert ((1, 0) if direct else (0, 1)) == (len(service.requests), len(proxy.requests))
+
+
 ELSEWHERE = "http://u:canary@proxy.example:3128"
 
 

@@ -29,6 +29,7 @@ from payasync.settings import (
     check_private,
     check_tls,
     describe_value,
+    environment_proxy,
     from_extra,
     is_loopback,
     parse_base_url,
@@ -467,6 +468,33 @@ from payasync.journal import *
 from payasync.notifications import *
 print(SqliteJournal.__name__, SqliteInbox.__name__, "PostgresInbox" in globals())
 """
+
+
+@pytest.mark.parametrize(
+    ("entries", "direct", "proxied"),
+    [
+        ("pay.example", "pay.example PAY.example:8443 a.pay.example", "example notpay.example"),
+        (".pay.example", "pay.example a.pay.example", "notpay.example"),
+        ("*.pay.example", "a.pay.example b.a.pay.example:8443", "pay.example notpay.example"),
+        ("a.example *.Pay.example:8443", "a.pay.example:8443", "a.pay.example pay.example:8443"),
+        ("pay.example:443", "pay.example a.pay.example", "pay.example:8443"),
+        ("10.0.0.0/8", "10.1.2.3 10.1.2.3:8443", "11.1.2.3 [fd00::1] pay.example"),
+        ("11.0.0.0/8,10.1.2.3/8:8443", "10.1.2.3:8443", "10.1.2.3"),
+        ("fd00::/8", "[fd00::1]", "10.1.2.3"),
+        ("fd00::1", "[fd00::1] [fd00::1]:8443", "[fd00::2]"),
+        ("[fd00::1]:443", "[fd00::1]", "[fd00::1]:8443 [fd00::2]"),
+        ("0.0.0.0/33,/,:,:443,*.,.,[],[]:443,*:8443", "pay.example:8443", "pay.example 10.1.2.3 [fd00::1]"),
+        ("*", "pay.example 10.1.2.3 [fd00::1]:8443", ""),
+        ("", "", "pay.example 10.1.2.3 [fd00::1]"),
+    ],
+)
+def test_entries_of_no_proxy(monkeypatch: pytest.MonkeyPatch, entries: str, direct: str, proxied: str) -> None:
+    """NO_PROXY knows domains with their subdomains, `*.domain`, addresses, ranges and ports, and nothing by chance."""
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    monkeypatch.setenv("no_proxy", entries)
+
+    assert {None} >= {environment_proxy(URL(f"https://{host}")) for host in direct.split()}
+    assert [] == [host for host in proxied.split() if not environment_proxy(URL(f"https://{host}"))]
 
 
 def test_missing_extra_is_named() -> None:

@@ -27,7 +27,6 @@ from payasync.journal import Reconciler, Result
 from payasync.journal.drafts import request_from_intent
 from payasync.journal.intents import Intent, write_state
 from payasync.journal.postgres_journal import PostgresJournal
-from payasync.journal.reconcile_policy import LONGEST_RETRY_AFTER
 from payasync.middleware.observe import log
 from payasync.session import Session
 from payasync.settings import check_function
@@ -71,8 +70,7 @@ def pause(error: BaseException, attempts: int) -> float | None:
     """
     if not isinstance(error, RETRIED) or attempts >= ATTEMPTS or getattr(error, "permanent", False):
         return None
-    asked = min(error.retry_after or 0.0, LONGEST_RETRY_AFTER)
-    return max(asked, min(float(GROWTH ** (attempts + 1)), LONGEST))
+    return max(error.retry_after or 0.0, min(float(GROWTH ** (attempts + 1)), LONGEST))
 
 
 def _not_done_error(intent: Intent, reason: str, **facts: Any) -> ServiceError:

@@ -59,8 +59,6 @@ QUERIES_NEED: Final = frozenset({"payment_status", "refund_status"})
 """The points of the profile without which a payment or refund cannot be queried."""
 UNSENT: Final = timedelta(minutes=5)
 """After so long, a queued write should have been sent."""
-LONGEST_RETRY_AFTER: Final = 86_400.0
-"""Seconds. A service that asks for more is asked again all the same."""
 
 
 class Finding(Enum):
@@ -408,8 +406,7 @@ def _draw_pause(intent: Intent, result: QueryResult, patience: Patience, jitter:
     bounds = backoff.expo(base=2, factor=patience.first, max_value=patience.longest)
     # backoff's generators begin with an empty step.
     bound = next(islice(bounds, min(max(1, intent.asked), _STEPS), None))
-    floor = min(result.retry_after or 0.0, LONGEST_RETRY_AFTER)
-    return max(bound / 2 + jitter(bound / 2), floor)
+    return max(bound / 2 + jitter(bound / 2), result.retry_after or 0.0)
 
 
 End = Literal["resolved", "sent", "waiting", "manual", "lost"]

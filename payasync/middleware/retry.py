@@ -38,8 +38,6 @@ TIMEOUT_COST: Final = 10
 QUERIES: Final = 3
 """The most queries about a write, not counting the one after the quarantine."""
 RATE_LIMITED: Final = 429
-LONGEST_HOLD: Final = 86_400.0
-"""The longest time, in seconds, that a 429 holds back further requests of `pay.bulk`."""
 QUERY_REASON: Final = "ask what happened to it"
 
 
@@ -273,7 +271,7 @@ class Attempts:
         now, quota = self._now(), self._context.quota
         self._not_before = now + seconds
         if status == RATE_LIMITED:
-            quota.held_until = max(quota.held_until, now + min(seconds, LONGEST_HOLD))
+            quota.held_until = max(quota.held_until, now + seconds)
 
     def _may_be_done(self) -> bool:
         """Return whether the write may have been carried out, so that no foreign error may hide it."""

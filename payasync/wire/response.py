@@ -331,12 +331,12 @@ class SubscriptionResponse(Response):
         return self._located("subscription_status")
 
 
-_RETRY_AFTER_DIGITS: Final = 9
-"""More than a lifetime of seconds is nonsense."""
+LONGEST_RETRY_AFTER: Final = 86_400.0
+"""Seconds to which a longer wait is cut."""
 
 
 def parse_retry_after(value: str | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> float | None:
-    """Return the seconds that a service asked to wait, or `None` if it did not say, or not clearly.
+    """Return the seconds that a service asked to wait, a day at most, or `None` if it did not say, or not clearly.
 
     Args:
         value: The header, as it came.
@@ -346,11 +346,11 @@ def parse_retry_after(value: str | None, now: Callable[[], datetime] = lambda: d
         return None
     text = value.strip()
     if text.isascii() and text.isdecimal():
-        return float(text) if len(text) <= _RETRY_AFTER_DIGITS else None
+        return min(float(text), LONGEST_RETRY_AFTER)
     try:
         moment = parsedate_to_datetime(text)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - now()).total_seconds())
+    return min(max(0.0, (moment - now()).total_seconds()), LONGEST_RETRY_AFTER)
