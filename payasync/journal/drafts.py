@@ -229,9 +229,8 @@ def find_contradiction(stored: Intent) -> str:
 def _format_day(text: str, form: str = "") -> str:
     """Return the day of a date in a profile's format, or in ISO's; in UTC if the date has a zone."""
     with suppress(TypeError, ValueError):  # a row may be damaged
-        found = datetime.strptime(text, form) if form else _parse_date(text)  # noqa: DTZ007 - a day
-        zoned = isinstance(found, datetime) and found.tzinfo
-        return (found.astimezone(UTC) if zoned else found).strftime("%Y-%m-%d")
+        found: Any = datetime.strptime(text, form) if form else _parse_date(text)  # noqa: DTZ007 - a day
+        return (found.astimezone(UTC) if getattr(found, "tzinfo", None) else found).strftime("%Y-%m-%d")
     return text
 
 
