@@ -58,6 +58,7 @@ from payasync.settings import (
     Pace,
     RetryPolicy,
     Timeouts,
+    check_ciphers,
     check_function,
     check_tls,
     environment_proxy,
@@ -336,7 +337,8 @@ class Session:
             belongs to one event loop. Its connector limits the number of connections and their idle time. A write
             may therefore reuse a connection that the service is closing.
         tls: An `ssl.SSLContext` that verifies, for a CA bundle or a client certificate of your own. It is checked
-            again for each new connection, also with `http`: verification cannot be switched off.
+            again for each new connection, also with `http`: verification cannot be switched off. All its ciphers must
+            encrypt. `SSLKEYLOGFILE` has no effect.
         proxy: A proxy's URL, or `"environment"` for the one in the environment. With `http`, its connector must
             support proxies, as aiohttp's `TCPConnector` does.
         max_connections: The most connections for writes, and as many for reads. Further calls wait for a free one
@@ -386,7 +388,7 @@ class Session:
                 raise invalid_setting(name, f"must be an integer of 1 or more, not {value!r}")
         proxy_url = _resolve_proxy(url, proxy)
         pools = PoolSettings(
-            tls=None if tls is None else check_tls(tls),
+            tls=None if tls is None else check_ciphers(check_tls(tls)),
             max_connections=max_connections,
             secure=url.scheme == "https" or (proxy_url is not None and URL(proxy_url.reveal()).scheme == "https"),
             http=http,

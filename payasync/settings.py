@@ -413,7 +413,8 @@ def check_tls(context: object) -> ssl.SSLContext:
     """Return a TLS context, if it verifies.
 
     Raises:
-        ConfigurationError: The context does not check certificates or host names, or allows TLS below 1.2.
+        ConfigurationError: The context does not check certificates or host names, allows TLS below 1.2, or writes its
+            keys to a file that the program chose. A file that `SSLKEYLOGFILE` names is not written.
     """
     if not isinstance(context, ssl.SSLContext):
         raise invalid_setting("tls", f"must be an ssl.SSLContext such as ssl.create_default_context(), not {context!r}")
@@ -421,6 +422,36 @@ def check_tls(context: object) -> ssl.SSLContext:
         raise invalid_setting("tls", "must verify: to trust your own certificate, load it with load_verify_locations()")
     if context.minimum_version < ssl.TLSVersion.TLSv1_2:
         raise invalid_setting("tls", "must demand TLS 1.2: set minimum_version to TLSv1_2 or later")
+    logging: Any = context
+    if log := getattr(logging, "keylog_filename", None):
+        if log != os.environ.get("SSLKEYLOGFILE"):
+            why = "whoever has the file can read your keys in the requests. Set keylog_filename to None"
+            raise invalid_setting("tls", f"must not write its keys to {log!r}: {why}")
+        logging.keylog_filename = None  # `ssl.create_default_context` set it
+    return context
+
+
+def check_ciphers(context: ssl.SSLContext) -> ssl.SSLContext:
+    """Return a TLS context, if each of its ciphers encrypts, and none is anonymous.
+
+    Raises:
+        ConfigurationError: One does not encrypt, or needs no certificate.
+    """
+    for each in context.get_ciphers():
+        if not each["strength_bits"] or each["auth"] == "auth-null":
+            why = f"{each['name']} does not encrypt, or needs no certificate. Add !aNULL:!eNULL to set_ciphers()"
+            raise invalid_setting("tls", f"must have ciphers that encrypt and verify: {why}")
+    return context
+
+
+def make_default_tls() -> ssl.SSLContext:
+    """Return a context that trusts the machine's authorities."""
+    # `ssl.create_default_context` would write keys to the file that SSLKEYLOGFILE names.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if sys.version_info >= (3, 13):  # as there
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_STRICT
+    context.load_default_certs()
     return context
 
 

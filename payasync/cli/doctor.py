@@ -4,7 +4,6 @@ import asyncio
 import json as json_text
 import os
 import shlex
-import ssl
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.readiness import Readiness, inspect_groups, key_of, optional_points
 from payasync.profile.signed_fields import check_answers_covered, proof_paths
 from payasync.profile.wire_names import IDENTIFIER_OF, operation_of
-from payasync.settings import environment_proxy, others_can_read, parse_base_url
+from payasync.settings import environment_proxy, make_default_tls, others_can_read, parse_base_url
 from payasync.signing.algorithms import MIN_RSA_BITS
 from payasync.transport.send import describe_failure
 
@@ -279,10 +278,7 @@ async def inspect_connection(address: str | None, *, seconds: float = CONNECT_SE
 
 async def _connect(url: URL) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Return a connection on which nothing was sent."""
-    context = None
-    if url.scheme == "https":
-        context = ssl.create_default_context()
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = make_default_tls() if url.scheme == "https" else None
     return await asyncio.open_connection(url.host, url.port, ssl=context)
 
 

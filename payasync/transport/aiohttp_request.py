@@ -322,15 +322,16 @@ class OwnRequest(aiohttp.ClientRequest):
         """Refuse a connection that another context opened, or whose peer showed no certificate.
 
         `ssl.CERT_REQUIRED` alone proves nothing. A lent connector may ignore the context, the context may have changed
-        during the handshake, and anonymous ciphers need no certificate.
+        during the handshake, anonymous ciphers need no certificate, and others do not encrypt.
         """
         tls, transport = check_tls(self.tls), conn.transport
         if transport is None:  # the connection is lost, so nothing can be written
             return
-        if transport.get_extra_info("sslcontext") is not tls or not transport.get_extra_info("peercert"):
+        _, _, bits = transport.get_extra_info("cipher") or ("", "", 0)
+        if transport.get_extra_info("sslcontext") is not tls or not transport.get_extra_info("peercert") or not bits:
             raise ConfigurationError(
-                "the connection was not verified: tls must not allow anonymous ciphers, and the connector of http must "
-                "use the TLS context of each request",
+                "the connection was not verified: tls must not allow anonymous ciphers or NULL ciphers, and the "
+                "connector of http must use the TLS context of each request",
                 field="tls",
             )
 

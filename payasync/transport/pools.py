@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 import aiohttp
 from yarl import URL
 
-from payasync.settings import invalid_setting
+from payasync.settings import invalid_setting, make_default_tls
 from payasync.transport.aiohttp_request import OwnRequest, SharedConnectorRequest, Writes, run_to_end
 from payasync.transport.deadlines import Deadline, Deadlines
 from payasync.transport.resolver import Resolver
@@ -144,7 +144,7 @@ class Pool:
         self.resolver: Final = Resolver()
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         # Reading the machine's authorities takes 20 ms, and plain http does not need them.
-        tls = (settings.tls or _make_default_tls()) if settings.secure else None
+        tls = (settings.tls or make_default_tls()) if settings.secure else None
         lent = settings.http
         idles = (WRITE_IDLE, READ_IDLE)
         connectors = [_lent_connector(lent)] if lent else [self._make_connector(settings, idle) for idle in idles]
@@ -237,12 +237,6 @@ def _lent_connector(http: aiohttp.ClientSession) -> aiohttp.BaseConnector:
     if http.closed or connector is None:
         raise invalid_setting("http", "is closed: give an aiohttp.ClientSession that is open")
     return connector
-
-
-def _make_default_tls() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
 
 
 class Pools:

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from payasync import ConfigurationError, NotSentError, Profile, RetryPolicy, Session
-from tests.foreign.certificates import server_tls, trusting_tls
+from tests.foreign.certificates import authority, server_tls, trusting_tls
 from tests.foreign.recorder import HOST, Recorder, answer
 from tests.sessions import ONE_TRY, connect, create
 
@@ -107,18 +107,105 @@ async def test_a_context_that_is_weakened_on_the_way(*, restored: bool) -> None:
     assert (1, b"") == (len(service.connections), service.received)
 
 
-async def test_anonymous_ciphers() -> None:
-    """A connection by anonymous ciphers, without a certificate, is not used."""
-    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), trusting_tls()
-    for each in (server, client):
-        each.maximum_version = ssl.TLSVersion.TLSv1_2
-        each.set_ciphers("aNULL:@SECLEVEL=0")
+@pytest.mark.parametrize("ciphers", ["aNULL:!eNULL", "eNULL:!aNULL"])
+async def test_weak_ciphers_that_are_set_later(ciphers: str) -> None:
+    """A connection without a certificate, or without encryption, is not used."""
+    server, client = server_tls(), trusting_tls()
     with Recorder(tls=server) as service:
         async with session(service.url, tls=client) as pay:
+            for each in (server, client):
+                each.maximum_version = ssl.TLSVersion.TLSv1_2
+                each.set_ciphers(f"{ciphers}:@SECLEVEL=0")
             error = await refused(pay)
 
-    assert "anonymous ciphers" in str(error)
+    assert "tls must not allow anonymous ciphers or NULL ciphers" in str(error)
     assert (1, b"") == (len(service.connections), service.received)
+
+
+WEAK: Final = ["NULL", "eNULL", "aNULL", "ALL", "HIGH:NULL-SHA256", "HIGH:aNULL", "ALL:eNULL:@SECLEVEL=0"]
+
+
+@pytest.mark.parametrize("ciphers", WEAK)
+def test_weak_ciphers_are_refused(ciphers: str) -> None:
+    """A TLS context with ciphers that do not encrypt, or need no certificate, is refused when the session is made."""
+    client = trusting_tls()
+    client.set_ciphers(ciphers)
+    with pytest.raises(ConfigurationError, match="tls must have ciphers that encrypt and verify") as caught:
+        session("https://pay.example", tls=client)
+
+    assert "tls" == caught.value.field
+
+
+@pytest.mark.parametrize(
+    "ciphers", ["DEFAULT", "HIGH:!aNULL", "ECDHE+AESGCM", "ALL:!aNULL:!eNULL", "DEFAULT@SECLEVEL=0"]
+)
+async def test_strong_ciphers_are_accepted(ciphers: str) -> None:
+    """A TLS context whose ciphers all encrypt and verify is used."""
+    client = trusting_tls()
+    client.set_ciphers(ciphers)
+    with Recorder(tls=server_tls()) as service:
+        async with session(service.url, tls=client) as pay:
+            await create(pay)
+
+    assert 1 == len(service.requests)
+
+
+@pytest.fixture(name="log")
+def make_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file that `SSLKEYLOGFILE` names."""
+    monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path / "keys.log"))
+    return tmp_path / "keys.log"
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["default", "tls="])
+@pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])
+async def test_no_keys_are_written(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, given: bool, lent: bool
+) -> None:
+    """No keys of a connection are written to the file that `SSLKEYLOGFILE` names."""
+    trusted = tmp_path / "authority.pem"
+    authority().cert_pem.write_to_path(str(trusted))
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    with Recorder(tls=server_tls()) as service:
+        async with (
+            aiohttp.ClientSession() as http,
+            session(service.url, tls=default_tls() if given else None, http=http if lent else None) as pay,
+        ):
+            await create(pay)
+
+    assert 1 == len(service.requests)
+    assert [] == [path for path in log.parent.glob(log.name) if b"SECRET" in path.read_bytes()]
+
+
+async def test_a_key_log_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If `SSLKEYLOGFILE` names a file that cannot be written, a session works all the same."""
+    monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path / "missing" / "keys.log"))
+    with Recorder(tls=server_tls()) as service:
+        async with session(service.url) as pay:
+            error = await refused(pay)
+
+    assert "the certificate of the service cannot be trusted" in str(error)
+
+
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize("later", [False, True], ids=["from the start", "later"])
+async def test_a_key_log_of_the_program_is_refused(tmp_path: Path, *, later: bool) -> None:
+    """A TLS context whose keys the program itself writes to a file is refused, and nothing is sent."""
+    client = trusting_tls()
+    with Recorder(tls=server_tls()) as service:
+        if later:
+            pay = session(service.url, tls=client)
+            client.keylog_filename = str(tmp_path / "own.log")
+            error: Exception = await refused(pay)
+            await pay.aclose()
+        else:
+            client.keylog_filename = str(tmp_path / "own.log")
+            with pytest.raises(ConfigurationError) as caught:
+                session(service.url, tls=client)
+            error = caught.value
+
+    assert "tls must not write its keys to" in str(error)
+    assert b"" == service.received
 
 
 async def test_a_weakened_context_gives_no_password_to_a_proxy() -> None:
