@@ -1,9 +1,12 @@
 """The signature algorithms: a message and a key in, a signature out."""
 
+import base64
 import hashlib
 import hmac
 import importlib
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
@@ -25,6 +28,36 @@ SIGNING_KEY: Final = "credentials.signing_key"
 SERVICE_KEYS: Final = "credentials.service_keys"
 
 
+_ENCODED: Final = re.compile("[^A-Za-z0-9+/_-]*(?:M[A-P]|30)")
+"""How base64, and hexadecimal digits, of a sequence in DER begin."""
+_SHORTEST_DER: Final = 42
+"""Bytes in the sequence of an Ed25519 public key. No other public key has fewer."""
+
+
+def _form_of_no_secret(key: Secret) -> str:
+    """Return the form in which a text is a key of a key pair, or a certificate; empty if it is none."""
+    if "-----BEGIN" in key.reveal():
+        return "a PEM text"
+    if '"kty"' in key.reveal() or key.reveal().startswith(("ssh-", "ecdsa-")):
+        return "a JSON Web Key or an OpenSSH key"
+    return "a key or certificate in DER" if _ENCODED.match(key.reveal()) and _is_der(key) else ""
+
+
+def _is_der(key: Secret) -> bool:
+    """Return whether a text is base64 or hexadecimal digits of one sequence that begins with a sequence or a number."""
+    text = re.sub("[^A-Za-z0-9+/]", "", key.reveal().replace("-", "+").replace("_", "/"))
+    decoders: list[Callable[[str], bytes]] = [bytes.fromhex, lambda text: base64.b64decode(f"{text}==")]
+    for decode in decoders:
+        with suppress(ValueError, IndexError):
+            der = decode(text)
+            more = max(der[1] - 128, 0)  # further bytes of the length
+            size = int.from_bytes(der[2 : 2 + more], "big") if more else der[1]
+            held = der[2 + more :]
+            if der[0] == 0x30 and len(held) == size >= _SHORTEST_DER and held[0] in {0x02, 0x30}:  # noqa: PLR2004 - tags
+                return True
+    return False
+
+
 @frozen(kw_only=True)
 class _SharedSecret:
     """HMAC, or the plain digest of a message that already holds the key (`key_param`)."""
@@ -36,10 +69,10 @@ class _SharedSecret:
 
     def check(self, key: Secret, *, signs: bool) -> None:
         field = SIGNING_KEY if signs else SERVICE_KEYS
-        if "-----BEGIN" in key.reveal():
+        if form := _form_of_no_secret(key):
             raise invalid_setting(
                 field,
-                "must be a shared secret, not a PEM text: anybody who has a public key could sign with it. "
+                f"must be a shared secret, not {form}: anybody who has a public key could sign with it. "
                 "Give the secret that the service shows, or the service's own signature.algorithm",
             )
         if len(key.reveal()) < SHORTEST:
