@@ -368,32 +368,20 @@ def is_loopback(url: URL) -> bool:
         return False
 
 
-_WITH_PORT: Final = re.compile(r"(\[.+\]|[^:]+):([0-9]+)")
-
-
 def environment_proxy(url: URL) -> str | None:
     """Return the proxy for a URL from the environment. Nothing else is read from there, nor from netrc."""
-    host, proxies = url.host or "", getproxies()
+    host, proxies = (url.host or "").rstrip("."), getproxies()
     entries = re.split(r"[\s,]+", proxies.get("no", "").lower())
-    direct = proxy_bypass(host) or any(_is_direct(entry, host, url.port) for entry in entries)
+    direct = proxy_bypass(host) or any(_is_direct(entry.removesuffix(f":{url.port}"), host) for entry in entries)
     return None if direct else proxies.get(url.scheme)
 
 
-def _is_direct(entry: str, host: str, port: int | None) -> bool:
-    """Return whether an entry of NO_PROXY names a host: a domain, `*.domain`, an address or a range, maybe with a port.
-
-    `proxy_bypass` knows domains and addresses without a port.
-    """
-    if found := _WITH_PORT.fullmatch(entry):
-        entry = found[1]
-        if int(found[2]) != port:
-            return False
-    entry = entry.strip("[]")
+def _is_direct(entry: str, host: str) -> bool:
+    """Return whether an entry of NO_PROXY names a host: a domain, `*.domain`, an address or a range."""
     try:
-        return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry.strip("[]"), strict=False)
     except ValueError:
-        wildcard, name = entry.startswith("*."), entry.removeprefix("*").lstrip(".")
-        return entry == "*" or (bool(name) and (host.endswith(f".{name}") or (host == name and not wildcard)))
+        return host.endswith(entry[1:]) if entry.startswith("*") else f".{host}".endswith(f".{entry.lstrip('.')}")
 
 
 def parse_proxy_url(given: object) -> str:
@@ -422,12 +410,10 @@ def check_tls(context: object) -> ssl.SSLContext:
         raise invalid_setting("tls", "must verify: to trust your own certificate, load it with load_verify_locations()")
     if context.minimum_version < ssl.TLSVersion.TLSv1_2:
         raise invalid_setting("tls", "must demand TLS 1.2: set minimum_version to TLSv1_2 or later")
-    logging: Any = context
-    if log := getattr(logging, "keylog_filename", None):
+    if log := getattr(context, "keylog_filename", None):
         if log != os.environ.get("SSLKEYLOGFILE"):
-            why = "whoever has the file can read your keys in the requests. Set keylog_filename to None"
-            raise invalid_setting("tls", f"must not write its keys to {log!r}: {why}")
-        logging.keylog_filename = None  # `ssl.create_default_context` set it
+            raise invalid_setting("tls", "must not write keys, which decrypt requests: set keylog_filename to None")
+        context.keylog_filename = None  # type: ignore[assignment] # `ssl.create_default_context` set it
     return context
 
 
@@ -437,22 +423,17 @@ def check_ciphers(context: ssl.SSLContext) -> ssl.SSLContext:
     Raises:
         ConfigurationError: One does not encrypt, or needs no certificate.
     """
-    for each in context.get_ciphers():
-        if not each["strength_bits"] or each["auth"] == "auth-null":
-            why = f"{each['name']} does not encrypt, or needs no certificate. Add !aNULL:!eNULL to set_ciphers()"
-            raise invalid_setting("tls", f"must have ciphers that encrypt and verify: {why}")
+    weak = [each["name"] for each in context.get_ciphers() if not each["strength_bits"] or each["auth"] == "auth-null"]
+    if weak:
+        raise invalid_setting("tls", f"must not allow {weak[0]}: add !aNULL:!eNULL to its ciphers, by set_ciphers()")
     return context
 
 
 def make_default_tls() -> ssl.SSLContext:
     """Return a context that trusts the machine's authorities."""
-    # `ssl.create_default_context` would write keys to the file that SSLKEYLOGFILE names.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if sys.version_info >= (3, 13):  # as there
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_STRICT
-    context.load_default_certs()
-    return context
+    return check_tls(context)
 
 
 FRAMING: Final = frozenset(

@@ -278,8 +278,8 @@ async def inspect_connection(address: str | None, *, seconds: float = CONNECT_SE
 
 async def _connect(url: URL) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Return a connection on which nothing was sent."""
-    context = make_default_tls() if url.scheme == "https" else None
-    return await asyncio.open_connection(url.host, url.port, ssl=context)
+    tls = make_default_tls() if url.scheme == "https" else None
+    return await asyncio.open_connection(url.host, url.port, ssl=tls)
 
 
 async def _is_closed(reader: asyncio.StreamReader) -> bool:

@@ -230,8 +230,7 @@ def _format_day(text: str, form: str = "") -> str:
     """Return the day of a date in a profile's format, or in ISO's; in UTC if the date has a zone."""
     with suppress(TypeError, ValueError):  # a row may be damaged
         found: Any = datetime.strptime(text, form) if form else _parse_date(text)  # noqa: DTZ007 - a day
-        day: str = (found.astimezone(UTC) if getattr(found, "tzinfo", None) else found).strftime("%Y-%m-%d")
-        return day
+        return str((found.astimezone(UTC) if getattr(found, "tzinfo", None) else found).strftime("%Y-%m-%d"))
     return text
 
 

@@ -28,33 +28,24 @@ SIGNING_KEY: Final = "credentials.signing_key"
 SERVICE_KEYS: Final = "credentials.service_keys"
 
 
+_OF_A_PAIR: Final = re.compile('-----BEGIN|^(?:ssh|ecdsa)-|"kty"')
+"""In PEM, as OpenSSH writes it, or as a JSON Web Key."""
 _ENCODED: Final = re.compile("[^A-Za-z0-9+/_-]*(?:M[A-P]|30)")
 """How base64, and hexadecimal digits, of a sequence in DER begin."""
-_SHORTEST_DER: Final = 42
-"""Bytes in the sequence of an Ed25519 public key. No other public key has fewer."""
 
 
-def _form_of_no_secret(key: Secret) -> str:
-    """Return the form in which a text is a key of a key pair, or a certificate; empty if it is none."""
-    if "-----BEGIN" in key.reveal():
-        return "a PEM text"
-    if '"kty"' in key.reveal() or key.reveal().startswith(("ssh-", "ecdsa-")):
-        return "a JSON Web Key or an OpenSSH key"
-    return "a key or certificate in DER" if _ENCODED.match(key.reveal()) and _is_der(key) else ""
+def _is_der(text: str) -> bool:
+    """Return whether a text is base64 or hexadecimal digits of a key or certificate in DER.
 
-
-def _is_der(key: Secret) -> bool:
-    """Return whether a text is base64 or hexadecimal digits of one sequence that begins with a sequence or a number."""
-    text = re.sub("[^A-Za-z0-9+/]", "", key.reveal().replace("-", "+").replace("_", "/"))
-    decoders: list[Callable[[str], bytes]] = [bytes.fromhex, lambda text: base64.b64decode(f"{text}==")]
-    for decode in decoders:
-        with suppress(ValueError, IndexError):
-            der = decode(text)
-            more = max(der[1] - 128, 0)  # further bytes of the length
-            size = int.from_bytes(der[2 : 2 + more], "big") if more else der[1]
-            held = der[2 + more :]
-            if der[0] == 0x30 and len(held) == size >= _SHORTEST_DER and held[0] in {0x02, 0x30}:  # noqa: PLR2004 - tags
-                return True
+    That is one sequence, which begins with a sequence or a number. An Ed25519 public key, with 42 bytes, is the
+    shortest.
+    """
+    plain = re.sub("[^A-Za-z0-9+/]", "", text.replace("-", "+").replace("_", "/"))
+    with suppress(ValueError, IndexError):
+        der = bytes.fromhex(plain) if plain.startswith("30") else base64.b64decode(f"{plain}==")
+        start = 2 + max(der[1] - 128, 0)
+        size = int.from_bytes(der[2:start] or der[1:2], "big")
+        return der[:1] == b"0" and len(der) - start == size >= 42 and der[start] in b"\x02\x30"  # noqa: PLR2004 - above
     return False
 
 
@@ -69,11 +60,12 @@ class _SharedSecret:
 
     def check(self, key: Secret, *, signs: bool) -> None:
         field = SIGNING_KEY if signs else SERVICE_KEYS
-        if form := _form_of_no_secret(key):
+        if _OF_A_PAIR.search(key.reveal()) or (_ENCODED.match(key.reveal()) and _is_der(key.reveal())):
             raise invalid_setting(
                 field,
-                f"must be a shared secret, not {form}: anybody who has a public key could sign with it. "
-                "Give the secret that the service shows, or the service's own signature.algorithm",
+                "must be a shared secret, not a PEM text or another form of a public key: anybody who has a public key "
+                "could sign with it. Give the secret that the service shows, or the service's own "
+                "signature.algorithm",
             )
         if len(key.reveal()) < SHORTEST:
             raise invalid_setting(

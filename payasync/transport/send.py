@@ -141,13 +141,9 @@ class Transport:
 
 
 def _abort(pool: Pool, body: OneShotBody, response: aiohttp.ClientResponse | None) -> None:
-    """Cut the connection, unless its response has ended: then another call may use it by now.
-
-    If there was none, its host may have another address by now.
-    """
-    if not body.begun:
-        pool.resolver.forget()
+    """Cut the connection, unless its response has ended: then another call may use it by now."""
     if response is None:
+        pool.resolver.forget()  # the host may have another address by now
         body.abort()
         pool.wake_next()
     elif response.connection is not None:

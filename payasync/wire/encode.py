@@ -135,10 +135,8 @@ def _write_date(profile: "Profile", value: date) -> str:
         raise not_configured("formats.start_date", "how the date is written, such as %Y-%m-%d")
     if not isinstance(value, datetime) or value.utcoffset() is None or _ZONE.search(form.replace("%%", "")):
         return value.strftime(form)
-    if form == "%s":  # `strftime` would take it for the machine's local time
-        return str(int(value.timestamp()))
-    if form.endswith("Z"):
-        return value.astimezone(UTC).strftime(form)
+    if form == "%s" or form.endswith("Z"):  # `strftime("%s")` would take it for the machine's local time
+        return str(int(value.timestamp())) if form == "%s" else value.astimezone(UTC).strftime(form)
     rule = f"a date, or a datetime without a zone, because {form!r}, the profile's formats.start_date, writes no zone"
     raise invalid_argument("start_date", rule, value)
 

@@ -841,7 +841,7 @@ def test_second_of_two(keys: Keys) -> None:
     [
         ("k", "must be a shared secret of 8 characters or more: a shorter one is guessed"),
         ("1234567", "must be a shared secret of 8 characters or more"),
-        ("rsa public", "must be a shared secret, not a PEM text: anybody who has a public key could sign with it"),
+        ("rsa public", "must be a shared secret, not a PEM text or another form of a public key: anybody who"),
         ("rsa private", "must be a shared secret, not a PEM text"),
         ("certificate", "must be a shared secret, not a PEM text"),
     ],

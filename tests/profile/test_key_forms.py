@@ -71,7 +71,7 @@ def test_key_of_a_pair_is_no_shared_secret(form: str, spelling: str, ders: dict[
 
     shown = "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
 
-    why = "credentials.signing_key must be a shared secret, not a key or certificate in DER: anybody who has a public"
+    why = "credentials.signing_key must be a shared secret, not a PEM text or another form of a public key: "
     assert str(error).startswith(why)
     assert key.split()[-1] not in shown
 
@@ -88,7 +88,7 @@ def test_key_of_another_program_is_no_shared_secret(key: str) -> None:
     """An OpenSSH key and a JSON Web Key are refused as shared secrets."""
     error = refused(signing, Credentials("M1", signing_key=key))
 
-    assert "must be a shared secret, not a JSON Web Key or an OpenSSH key" in str(error)
+    assert "must be a shared secret, not a PEM text or another form of a public key" in str(error)
 
 
 @given(st.binary(min_size=16, max_size=80), st.sampled_from(["", "0", "0*", "0F0D"]))

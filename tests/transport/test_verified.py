@@ -130,7 +130,7 @@ def test_weak_ciphers_are_refused(ciphers: str) -> None:
     """A TLS context with ciphers that do not encrypt, or need no certificate, is refused when the session is made."""
     client = trusting_tls()
     client.set_ciphers(ciphers)
-    with pytest.raises(ConfigurationError, match="tls must have ciphers that encrypt and verify") as caught:
+    with pytest.raises(ConfigurationError, match="tls must not allow ") as caught:
         session("https://pay.example", tls=client)
 
     assert "tls" == caught.value.field
@@ -177,16 +177,6 @@ async def test_no_keys_are_written(
     assert [] == [path for path in log.parent.glob(log.name) if b"SECRET" in path.read_bytes()]
 
 
-async def test_a_key_log_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If `SSLKEYLOGFILE` names a file that cannot be written, a session works all the same."""
-    monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path / "missing" / "keys.log"))
-    with Recorder(tls=server_tls()) as service:
-        async with session(service.url) as pay:
-            error = await refused(pay)
-
-    assert "the certificate of the service cannot be trusted" in str(error)
-
-
 @pytest.mark.usefixtures("log")
 @pytest.mark.parametrize("later", [False, True], ids=["from the start", "later"])
 async def test_a_key_log_of_the_program_is_refused(tmp_path: Path, *, later: bool) -> None:
@@ -204,7 +194,7 @@ async def test_a_key_log_of_the_program_is_refused(tmp_path: Path, *, later: boo
                 session(service.url, tls=client)
             error = caught.value
 
-    assert "tls must not write its keys to" in str(error)
+    assert "tls must not write keys, which decrypt requests" in str(error)
     assert b"" == service.received
 
 
