@@ -95,6 +95,7 @@ SANDBOX_WORD: Final = "sandbox"
 SANDBOX_NAME: Final = "payasync-sandbox"
 SANDBOX_PAID: Final = "SBX_PAID"
 """The name and a state of the sandbox's profile, which tell others from it before its file is read."""
+NO_JOURNAL: Final = "%(operation)s has an intent, but no journal remembers it: a repeat may be a second payment"
 LONGEST_JOURNALLED: Final = 3600.0
 """The longest call with a journal, in seconds: the reconciler asks about a lost call only after this time."""
 TOTAL_RULE: Final = f"at most {LONGEST_JOURNALLED:.0f} seconds with a journal, which asks about a lost call after that"
@@ -226,10 +227,12 @@ class InFlight:
 
     Attributes:
         closed: Whether no further call may start.
+        warned: Whether the log says that an `intent` needs a journal.
     """
 
     def __init__(self) -> None:
         self.closed = False
+        self.warned = False
         self._cut_off = False
         self._tasks: dict[object, asyncio.Task[Any] | None] = {}
         self._waiters: dict[object, asyncio.Future[None]] = {}
@@ -596,6 +599,9 @@ class Session:
             self._check_open()
             if intent is not None:
                 check_word("intent", intent, call.operation)
+                if not (call.operation.read or self._options.journal or self._in_flight.warned):
+                    self._in_flight.warned = True
+                    log(logger, logging.WARNING, "intent_without_journal", NO_JOURNAL, operation=call.operation.name)
             return self._timeouts_within(seconds)
         except PayasyncError as error:
             error.add(operation=call.operation.name, reference=call.reference)

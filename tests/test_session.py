@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import inspect
+import logging
 import os
 import threading
 import zlib
@@ -22,6 +23,7 @@ from payasync import (
     CreateRefund,
     Credentials,
     Event,
+    Idempotency,
     OrderResponse,
     PaymentResponse,
     Profile,
@@ -39,6 +41,7 @@ from payasync import (
     Unknown,
     errors,
 )
+from payasync.journal import SqliteJournal
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from tests.building import FULL
 from tests.foreign import signatures
@@ -773,6 +776,39 @@ def test_nor_by_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
 def test_other_proxies_are_taken(address: str, proxy: str | None) -> None:
     """A proxy on loopback is allowed for plain http, and any proxy for https."""
     assert address == connect(address, proxy=proxy).service
+
+
+KEYED: Final = Profile(idempotency=Idempotency(header="Idempotency-Key", lifetime=60.0))
+
+
+@pytest.mark.parametrize("profile", [Profile(), KEYED], ids=["no keys", "idempotency keys"])
+async def test_intent_without_a_journal(profile: Profile, caplog: pytest.LogCaptureFixture) -> None:
+    """The first write with `intent=` and no journal logs a warning, once for a session with all its copies."""
+    with Recorder() as service:
+        async with connect(service, profile=profile) as pay:
+            await create(pay)
+            before = list(caplog.messages)
+            for each in (pay, pay, pay.with_options(retry=ONE_TRY), pay.for_merchant(KEYS)):
+                await each.payments.create(amount=1, currency="USD", intent="invoice-42")
+            await pay.request("POST", "/payment/bill", intent="invoice-42")
+
+    assert [] == before
+    assert [("intent_without_journal", "WARNING")] == [
+        (getattr(record, "event_name", ""), record.levelname) for record in caplog.records
+    ]
+    assert caplog.messages[0].startswith("payments.create has an intent, but no journal remembers it: a repeat may be")
+
+
+async def test_intent_with_a_journal_and_calls_without_intent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A write with `intent=` and a journal logs no warning about it, and neither does a write or a read without one."""
+    with Recorder() as service:
+        async with SqliteJournal(tmp_path / "pay.db") as journal, connect(service, journal=journal) as pay:
+            await pay.payments.create(amount=1, currency="USD", intent="invoice-42")
+        async with connect(service) as bare:
+            await bare.payments.create(amount=1, currency="USD", timeout=30)
+            await bare.request("GET", "/payment/bill", read=True)
+
+    assert [] == [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 async def test_call_in_flight_holds_its_values_once() -> None:
