@@ -82,10 +82,10 @@ class Draw:
             "answer": self._answer(),
             "states": self._states(),
             "codes": ResultCodes(
-                not_executed=self._codes(3),
+                not_executed=self._codes(2),
                 unauthenticated=self._codes(2),
                 retryable=self._codes(1),
-                duplicate=self._codes(1),
+                duplicate=self._codes(2),
                 absent=self._codes(1),
             ),
             "http": HttpCodes(
@@ -205,7 +205,8 @@ class Draw:
         )
 
     def _sandbox(self, codes: ResultCodes) -> SandboxShape:
-        (invalid, nonce_used, wrong_state), (unauthenticated, bad_signature) = codes.not_executed, codes.unauthenticated
+        (invalid, wrong_state), (unauthenticated, bad_signature) = codes.not_executed, codes.unauthenticated
+        _, nonce_used = codes.duplicate
         return SandboxShape(
             redelivery=(7, 400, 2000),
             order_expiry=2400,

@@ -137,6 +137,7 @@ def test_sandbox_answers_what_calls_need() -> None:
         "answer.code_optional",
         *COMPARED,
         *SIGNED_VALUES,
+        "http.absent",
         "http.not_executed",
         "http.duplicate",
         "http.unauthenticated",
