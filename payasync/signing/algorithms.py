@@ -28,18 +28,19 @@ SIGNING_KEY: Final = "credentials.signing_key"
 SERVICE_KEYS: Final = "credentials.service_keys"
 
 
-_OF_A_PAIR: Final = re.compile('-----BEGIN|^(?:ssh|ecdsa)-|"kty"')
-"""In PEM, as OpenSSH writes it, or as a JSON Web Key."""
 _ENCODED: Final = re.compile("[^A-Za-z0-9+/_-]*(?:M[A-P]|30)")
 """How base64, and hexadecimal digits, of a sequence in DER begin."""
 
 
-def _is_der(text: str) -> bool:
-    """Return whether a text is base64 or hexadecimal digits of a key or certificate in DER.
+def _is_of_a_pair(text: str) -> bool:
+    """Return whether a text is a key of a key pair, or a certificate.
 
-    That is one sequence, which begins with a sequence or a number. An Ed25519 public key, with 42 bytes, is the
-    shortest.
+    It may be PEM, as OpenSSH writes it, a JSON Web Key, or base64 or hexadecimal digits of DER. That is one sequence,
+    which begins with a sequence or a number. An Ed25519 public key, with 42 bytes, is the shortest.
     """
+    named = "-----BEGIN" in text or '"kty"' in text or text.startswith(("ssh-", "ecdsa-"))
+    if named or not _ENCODED.match(text):
+        return named
     plain = re.sub("[^A-Za-z0-9+/]", "", text.replace("-", "+").replace("_", "/"))
     with suppress(ValueError, IndexError):
         der = bytes.fromhex(plain) if plain.startswith("30") else base64.b64decode(f"{plain}==")
@@ -60,7 +61,7 @@ class _SharedSecret:
 
     def check(self, key: Secret, *, signs: bool) -> None:
         field = SIGNING_KEY if signs else SERVICE_KEYS
-        if _OF_A_PAIR.search(key.reveal()) or (_ENCODED.match(key.reveal()) and _is_der(key.reveal())):
+        if _is_of_a_pair(key.reveal()):
             raise invalid_setting(
                 field,
                 "must be a shared secret, not a PEM text or another form of a public key: anybody who has a public key "
