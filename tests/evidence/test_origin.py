@@ -1,0 +1,155 @@
+"""Pages of gateways, firewalls and other hops, which say nothing about a request."""
+
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync import (
+    AnswerShape,
+    AuthenticationError,
+    Credentials,
+    HttpCodes,
+    NoAnswerError,
+    OutcomeUnknownError,
+    Parameter,
+    PayasyncError,
+    Profile,
+    Recovery,
+    ResultCodes,
+    RetryPolicy,
+    ServiceError,
+    Session,
+    SortedPairs,
+)
+from tests.foreign.recorder import RESET, Answer, Recorder, answer
+
+KEYS: Final = Credentials(merchant_id="M1", secret_key="sk_secret", signing_key="a signing key of ours")
+SIGNATURE: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex")
+BARE: Final = Profile(signature=SIGNATURE, refund_status=Parameter("outRefundNo"))
+CODED: Final = Profile(
+    signature=SIGNATURE,
+    signed=("refunds.create", "refunds.status"),
+    answer=AnswerShape(code="code", ok=("OK",), message="message"),
+    codes=ResultCodes(not_executed=("PARAM",), retryable=("BUSY",), absent=("NONE", "there is no such refund")),
+    http=HttpCodes(absent=(404,), rate_limit_precedes_execution=True),
+    recovery=Recovery(quarantine=0.0),
+    refund_status=Parameter("outRefundNo"),
+)
+REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
+PAGES: Final = {
+    "html": b"<html><h1>Not Found</h1></html>",
+    "empty": b"",
+    "text": b"default backend - 404",
+    "list": b"[]",
+    "status": b'{"code": 404, "message": "no Route matched with those values"}',
+    "status as text": b'{"code": "404", "message": "Not Found"}',
+    "no code": b'{"message": "no Route matched with those values"}',
+    "code of another type": b'{"code": true}',
+}
+"""What hops send in place of the service."""
+pages = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+
+
+async def refunded(service: Recorder, profile: Profile = CODED) -> Any:
+    """Return the response or the error of a refund, and how often it was sent."""
+    with service:
+        async with Session(service.url, credentials=KEYS, profile=profile, retry=RetryPolicy(base_delay=0)) as pay:
+            try:
+                found: Any = await pay.refunds.create(**REFUND)
+            except PayasyncError as error:
+                found = error
+    return found, sum(each.path == "/payment/refund" for each in service.requests)
+
+
+@pages
+async def test_page_is_no_absence(page: bytes) -> None:
+    """After a lost response, a hop's 404 is not the service's "not found": the refund is not sent again."""
+    found, sends = await refunded(Recorder([RESET], otherwise=answer(404, page)))
+
+    assert (OutcomeUnknownError, 1) == (type(found), sends)
+
+
+@pytest.mark.parametrize(
+    "said", [answer(404, b'{"code": "NONE"}'), answer(404, b'{"code": "X", "message": "there is no such refund"}')]
+)
+async def test_listed_code_is_absence(said: Answer) -> None:
+    """A listed code or message of "not found" is final: the refund is sent again."""
+    found, sends = await refunded(Recorder([RESET, said], otherwise=answer(200, b'{"code": "OK"}')))
+
+    assert (None, 2) == (found.state, sends)
+
+
+@pytest.mark.parametrize(("message", "sends"), [("Not Found", 1), ("there is no such refund", 2)])
+async def test_code_that_repeats_the_status(message: str, sends: int) -> None:
+    """A listed code that only repeats the status is no "not found", unless a listed message says it, too."""
+    profile = evolve(CODED, codes=ResultCodes(absent=("404", "there is no such refund")))
+    said = answer(404, b'{"code": "404", "message": "%s"}' % message.encode())
+
+    assert sends == (await refunded(Recorder([RESET, said], otherwise=answer(200, b'{"code": "OK"}')), profile))[1]
+
+
+@pages
+@pytest.mark.parametrize("status", [400, 403, 404, 422, 409, 418])
+async def test_page_refuses_nothing(status: int, page: bytes) -> None:
+    """A hop's 4xx leaves a write in doubt, and the error says how to list the status."""
+    page = page.replace(b"404", b"%d" % status)
+    found, sends = await refunded(Recorder(otherwise=answer(status, page)))
+
+    assert (OutcomeUnknownError, 1) == (type(found), sends)
+    if page:
+        assert f"list {status} in http.uncoded of the profile if your service sends this itself" in str(found)
+
+
+@pages
+async def test_rate_limit_of_a_hop(page: bytes) -> None:
+    """A hop's 429 may follow the service's commit: the refund is asked about, and not sent again."""
+    found, sends = await refunded(Recorder(otherwise=answer(429, page.replace(b"404", b"429"))))
+
+    assert (OutcomeUnknownError, 1) == (type(found), sends)
+
+
+async def test_rate_limit_of_the_service() -> None:
+    """A 429 with a listed code precedes execution, if the profile says so: the refund is sent again."""
+    busy = answer(429, b'{"code": "BUSY"}')
+    found, sends = await refunded(Recorder([busy], otherwise=answer(200, b'{"code": "OK"}')))
+
+    assert (None, 2) == (found.state, sends)
+
+
+@pytest.mark.parametrize(
+    ("said", "profile"),
+    [
+        (answer(403, b'{"code": "WHATEVER"}'), CODED),
+        (answer(404, b'{"message": "the shop is closed"}'), BARE),
+        (answer(400, b"<html>"), evolve(BARE, http=HttpCodes(uncoded=(400,)))),
+        *((answer(status, b""), CODED) for status in (405, 413, 415)),
+    ],
+)
+async def test_refusal_of_the_service(said: Answer, profile: Profile) -> None:
+    """A code of the right type, a JSON object if there are no codes, and a status of `http.uncoded` refuse."""
+    found, sends = await refunded(Recorder(otherwise=said), profile)
+
+    assert isinstance(found, ServiceError)
+    assert (False, 1) == (found.absent, sends)
+
+
+@pages
+@pytest.mark.parametrize("profile", [BARE, CODED], ids=["bare", "coded"])
+async def test_wrong_key(page: bytes, profile: Profile) -> None:
+    """A 401 is an `AuthenticationError`, whatever its body."""
+    found, sends = await refunded(Recorder(otherwise=answer(401, page)), profile)
+
+    assert (AuthenticationError, 1) == (type(found), sends)
+
+
+@pages
+async def test_query_that_a_hop_answers(page: bytes) -> None:
+    """A hop's 404 is no response to a query."""
+    with Recorder(otherwise=answer(404, page)) as service:
+        async with Session(service.url, credentials=KEYS, profile=CODED, retry=RetryPolicy(base_delay=0)) as pay:
+            with pytest.raises(NoAnswerError) as caught:
+                await pay.refunds.status("R1")
+
+    assert caught.value.response is not None
+    assert 404 == caught.value.response.http_status
