@@ -149,7 +149,7 @@ async def test_data_that_does_not_fit_a_class(kind: str) -> None:
 )
 async def test_code_keeps_its_type_if_it_can_be_shown(code: object, kept: object) -> None:
     """A result code is a text or an integer, as it was received, unless it is too long or does not print."""
-    with Recorder([answer(400, json.dumps({"code": code}).encode())]) as service:
+    with Recorder([answer(401, json.dumps({"code": code}).encode())]) as service:
         async with connect(service, profile=CODED) as pay:
             with pytest.raises(PayasyncError) as caught:
                 await pay.orders.query("T1")

@@ -156,9 +156,14 @@ class Response:
         if not isinstance(found, str) or not found:
             return None
         if not _is_for_browser(found, self._schemes):
-            facts = {"operation": self._operation, "reference": self._reference}
-            facts["field"] = "answer.redirect_template" if template else "answer.redirect_url"
-            logger.warning(_REFUSED, facts, extra={"event_name": "address_refused", **facts})
+            key = "answer.redirect_template" if template else "answer.redirect_url"
+            name, number = self._operation, self._reference
+            facts = {"operation": name, "reference": number, "field": key}
+            logger.warning(
+                _REFUSED,
+                facts,
+                extra={"event_name": "address_refused", "operation": name, "reference": number, "field": key},
+            )
             return None
         return found
 

@@ -591,7 +591,11 @@ async def test_arguments_tell_operations_at_one_address_apart() -> None:
     """Two operations may have one address if each requires an argument that the other does not have."""
     ask = Endpoint(method="POST", path="/ask")
     profile = evolve(
-        GATEWAY, constants={}, endpoints={"orders.query": ask, "payments.status": ask}, payment_status=Parameter("id")
+        GATEWAY,
+        constants={},
+        endpoints={"orders.query": ask, "payments.status": ask},
+        payment_status=Parameter("id"),
+        http=HttpCodes(uncoded=(422,)),
     )
     async with Sandbox(profile=profile) as sandbox, sandbox.session() as pay:
         await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")

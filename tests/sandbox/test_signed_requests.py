@@ -16,6 +16,7 @@ from payasync.sandbox import openapi as described
 from payasync.sandbox.dialect import Dialect, WireNames
 from payasync.signing import UnsignedRequest
 
+GONE: Final = 'codes.absent = ["GONE"]\n'
 TOML: Final = r"""
 bearer = []
 signed = ["payments.create", "orders.place", "orders.query", "orders.close", "refunds.create", "payments.status",
@@ -214,7 +215,7 @@ text = "{timestamp}\n{nonce}\n{body}\n"
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 async def test_answers_are_signed(algorithm: str) -> None:
     """The sandbox signs its responses in the profile's headers, refusals too, and the client verifies them."""
-    profile = Profile.from_toml(f"{TOML}{ANSWERS}".replace("hmac-sha256", algorithm))
+    profile = Profile.from_toml(f"{GONE}{TOML}{ANSWERS}".replace("hmac-sha256", algorithm))
     async with Sandbox(profile=profile) as sandbox, sandbox.session() as pay:
         await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
         order = await pay.orders.query("T1")
@@ -228,7 +229,7 @@ async def test_answers_are_signed(algorithm: str) -> None:
 @pytest.mark.parametrize("algorithm", ["hmac-sha256", "rsa-sha256"])
 async def test_answers_sign_the_request(algorithm: str) -> None:
     """Signatures may be percent-encoded, and responses may sign the method and the path of their requests."""
-    text = f"{TOML}{ANSWERS}".replace("hmac-sha256", algorithm).replace('"base64"', '"base64-percent"')
+    text = f"{GONE}{TOML}{ANSWERS}".replace("hmac-sha256", algorithm).replace('"base64"', '"base64-percent"')
     signed = text.replace(
         r'text = "{timestamp}\n{nonce}', r'text = "{method} {path}\n{merchant_id}.{timestamp}\n{nonce}'
     )
