@@ -136,7 +136,9 @@ PROMPTS: Final[Mapping[Section, tuple[Prompt, ...]]] = {
     ),
     "recovery": (
         Prompt("codes.absent", ("ORDER_NOT_FOUND",)),
-        Prompt("http.absent", (404,), "the HTTP statuses that mean that there is no such order or refund"),
+        Prompt(
+            "http.absent", (404,), "HTTP statuses of 'not found'; they never end a doubt, so list codes.absent, too"
+        ),
         Prompt(
             "recovery.quarantine", 60.0, "seconds after which 'not found' is final; without them, nothing is sent twice"
         ),

@@ -186,13 +186,11 @@ def _keys_of_duplicates(profile: Profile) -> Iterator[str]:
 
 
 def _keys_of_absent(profile: Profile) -> Iterator[str]:
-    """Yield the key by which the service's "not found" is recognised, if it is not yet."""
-    if profile.http.absent:
-        return
+    """Yield the key by which "not found" is recognised, if it is not yet. A status alone proves nothing."""
     codes, coded = profile.codes, profile.answer.code or profile.answer.message
     listed = codes.absent or all(codes.by_operation.get(each.name, {}).get("absent") for each in _ASKS)
     if not listed:
-        yield "codes.absent" if coded else "http.absent"
+        yield "codes.absent"
     elif not coded:
         yield "answer.code"
 

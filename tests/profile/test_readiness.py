@@ -51,7 +51,7 @@ def missing(group: Group, toml: str = "") -> list[str]:
         (
             "recovery",
             [
-                "'not found': http.absent",
+                "'not found': codes.absent",
                 "when it is final: recovery.quarantine",
                 "how to query: status.refund.name, signature.algorithm, signature.encoding",
             ],
@@ -68,6 +68,8 @@ def test_empty_profile(group: Group, expected: list[str]) -> None:
     assert (False, False) == (readiness(group).ready, readiness(group).begun)
 
 
+ABSENT: Final = """codes.absent = ["N"]
+        answer.message = "m\""""
 READY: Final = {
     "payments": """
         status.payment.name = "id"
@@ -95,7 +97,8 @@ READY: Final = {
     "recovery": """
         signature = {algorithm = "hmac-sha256", encoding = "hex"}
         status.refund.name = "id"
-        http.absent = [404]
+        codes.absent = ["N"]
+        answer.message = "m"
         recovery.quarantine = 60.0
     """,
     "notifications": """
@@ -176,30 +179,25 @@ ANSWERS: Final = 'answer = {signature = "sign"}\n'
         ("orders", f"signed = []\n{READY['orders'].replace(PAIRS.strip(), '')}", []),
         (
             "recovery",
-            "signed = []\nrecovery.quarantine = 1.0\nhttp.absent = [404]",
+            f"signed = []\nrecovery.quarantine = 1.0\n{ABSENT}",
             ["how to query: status.refund.name"],
         ),
-        # A service says "not found" by a status, or by a code, which must be found itself.
+        # A service says "not found" by a code or a message, which must be found itself.
         (
             "recovery",
-            READY["recovery"].replace("http.absent = [404]", 'answer.message = "m"'),
+            READY["recovery"].replace(ABSENT, 'answer.message = "m"'),
             ["'not found': codes.absent"],
         ),
         (
             "recovery",
-            READY["recovery"].replace("http.absent = [404]", 'codes.absent = ["N"]'),
+            READY["recovery"].replace(ABSENT, 'codes.absent = ["N"]'),
             ["'not found': answer.code"],
         ),
+        ("recovery", READY["recovery"].replace(ABSENT, ABSENT_BY_QUERY), []),
         (
             "recovery",
-            READY["recovery"].replace("http.absent = [404]", 'codes.absent = ["N"]\nanswer.message = "m"'),
-            [],
-        ),
-        ("recovery", READY["recovery"].replace("http.absent = [404]", ABSENT_BY_QUERY), []),
-        (
-            "recovery",
-            READY["recovery"].replace("http.absent = [404]", ABSENT_BY_QUERY.splitlines()[0]),
-            ["'not found': http.absent"],
+            READY["recovery"].replace(ABSENT, ABSENT_BY_QUERY.splitlines()[0]),
+            ["'not found': codes.absent"],
         ),
         # The parts of an address are as good as the address.
         ("orders", READY["orders"].replace('redirect_url = "url"', 'redirect_template = "https://a.example/{no}"'), []),
@@ -300,7 +298,7 @@ def test_other_open_points_are_optional() -> None:
     optional = {each.name for each in optional_points(profile)}
     still_open = {each.name for each in profile.audit() if each.status == "open"}
 
-    assert still_open - optional == needed - {"http.absent", "status.payment.name", "status.refund.name"} | {
+    assert still_open - optional == needed - {"status.payment.name", "status.refund.name"} | {
         "payment_status",
         "refund_status",
     }
