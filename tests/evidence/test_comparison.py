@@ -168,6 +168,11 @@ def test_amounts_in_the_major_unit(
     assert all(mismatch(fields, comparison, {"refundAmt": each}) for each in others)
 
 
+def test_request_that_has_no_number() -> None:
+    """What a request has in place of a number, through `extra`, is compared with nothing."""
+    assert mismatch({"outTradeNo": ["T1"]}, MINE, {"outTradeNo": "T2"}) is None
+
+
 def test_objection_names_the_other_unit() -> None:
     """If an amount would fit in the other unit, the objection says which key of the profile has it."""
     major = comparison_of(CREATE_REFUND, Profile(answer=AnswerShape(amounts="major")))

@@ -42,6 +42,7 @@ BESIDE: Final = evolve(CODED, answer=AnswerShape(data="data", code="code", ok=("
 """The code stands beside what is signed: whoever has a genuine success can change it."""
 SPREAD: Final = evolve(BESIDE, answer=evolve(BESIDE.answer, code=("code", "data.code")))
 """Only one of two places of the code is signed: an attacker could write the other."""
+BY_WORDS: Final = evolve(SIGNED, answer=evolve(SIGNED.answer, message="msg"))
 UNSIGNED_REFUSALS: Final = evolve(SIGNED, answer=evolve(SIGNED.answer, refusals_signed=False))
 
 READS: Final = ("3", "6", "7")
@@ -201,6 +202,7 @@ def test_after_a_final_absent(number: str, end: Reply | errors.PayasyncError, ex
         (evolve(reply({"code": "NONE"}), verified=False), SIGNED, False),
         (evolve(reply({"code": "NONE"}), verified=True), SIGNED, True),
         (evolve(reply({"code": "NONE", "totalAmt": 450}), verified=True), SIGNED, True),
+        (evolve(reply({"code": "WHAT", "msg": "NONE", "totalAmt": 450}), verified=True), BY_WORDS, False),
         (evolve(reply({"code": "WHAT"}, 404), verified=True), evolve(SIGNED, http=HttpCodes(absent=(404,))), False),
         *(
             (evolve(reply({"code": "NONE", "data": {name: 450}}), verified=True), profile, False)

@@ -67,6 +67,14 @@ def test_one_name_for_all_operations_in_an_object_of_one() -> None:
     assert ("fields.currency", words) == refusal(Profile, fields={"currency": "amount.currency"})
 
 
+def test_one_unit_has_one_name() -> None:
+    """If requests have amounts in the major unit, responses have them as sent, and nothing else may be said of them."""
+    key, words = refusal(Profile, amount_unit="major", answer=AnswerShape(amounts="major"))
+
+    assert "answer.amounts" == key
+    assert 'must be left out where amount_unit is "major"' in words
+
+
 @pytest.mark.parametrize(
     ("nested", "operation", "argument", "allowed"),
     [
