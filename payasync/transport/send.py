@@ -8,6 +8,7 @@ import zlib
 from gzip import GzipFile
 from http import HTTPStatus
 from io import BytesIO
+from math import inf
 from typing import Final
 
 import aiohttp
@@ -25,7 +26,8 @@ from payasync.errors import (
     PayasyncError,
     SessionClosedError,
 )
-from payasync.settings import canonical_url
+from payasync.evidence.age import QUICK, Dates
+from payasync.settings import boot_time, canonical_url
 from payasync.transport.aiohttp_request import OneShotBody
 from payasync.transport.deadlines import Deadline, LeaseOverError, NoFreeConnectionError, TooLateError, running_task
 from payasync.transport.pools import MAX_HEADERS, Pool, Pools, PoolSettings
@@ -60,6 +62,7 @@ class Transport:
         self._proxy = proxy
         self._urls: dict[str, URL] = {}
         self._max_response_bytes = max_response_bytes
+        self._dates = Dates()
         self.closed: bool = False
 
     async def send(self, call: Call) -> Reply:
@@ -83,15 +86,16 @@ class Transport:
         body = OneShotBody(encoded.body)
         began, attempt = call.deadline - call.timeouts.total, call.attempt
         response = None
-        limit = pool.read_limit if call.operation.read else pool.write_limit
+        read, posted = call.operation.read, boot_time() if call.operation.method == "POST" else -inf
+        limit = pool.read_limit if read else pool.write_limit
         try:
             with Deadline(pool.deadlines, call) as body.deadline:
                 body.deadline.holds = limit.take() or await limit.wait(body.deadline)
-                exchange = (pool.read if call.operation.read else pool.write)(
+                exchange = (pool.read if read else pool.write)(
                     call.operation.method,
                     url.with_query(encoded.query) if encoded.query else url,
                     data=body,
-                    headers=_own_headers(call, encoded) if call.headers or encoded.headers else None,
+                    headers=_own_headers(call, encoded) if read or call.headers or encoded.headers else None,
                     allow_redirects=False,
                     proxy=None if self._proxy is None else self._proxy.reveal(),
                 )
@@ -105,7 +109,8 @@ class Transport:
                 headers, whole = unpack(response.headers, whole, self._max_response_bytes)
                 if len(whole) > self._max_response_bytes:
                     raise ResponseTooLargeError  # noqa: TRY301 - as above
-            return Reply(response.status, headers, whole, pool.deadlines.time() - began, attempt)
+            age = self._read_age(headers, posted, read=read)
+            return Reply(response.status, headers, whole, pool.deadlines.time() - began, attempt, age=age)
         except asyncio.CancelledError as cancelled:
             _abort(pool, body, response)
             if running_task().cancelling():
@@ -124,6 +129,14 @@ class Transport:
         if self.closed and not body.begun:
             ended = SessionClosedError("the session was closed: make another")
         raise ended
+
+    def _read_age(self, headers: MultiMapping[str], posted: float, *, read: bool) -> float:
+        """Return how long a cache may have had a response to a read. Note the date of one to a quick POST."""
+        received = boot_time()
+        age = self._dates.age(received, headers) if read else 0.0
+        if received - posted <= QUICK:
+            self._dates.note(received, headers)
+        return age
 
     async def _read_rest(self, response: aiohttp.ClientResponse) -> bytes:
         """Return a body that did not come in one part. A body that is too long is not read to its end."""
@@ -172,9 +185,14 @@ def unpack(headers: MultiMapping[str], body: bytes, most: int) -> tuple[MultiMap
     return plain, unpacked
 
 
+_UNCACHED: Final = {"Cache-Control": "no-cache, no-store", "Pragma": "no-cache"}
+"""Asks caches for a fresh response. Some ignore it: see `payasync/evidence/age.py`."""
+
+
 def _own_headers(call: Call, encoded: Encoded) -> CIMultiDict[str]:
     """Return the headers of this call, besides those of every request."""
-    headers = CIMultiDict(encoded.headers)
+    headers = CIMultiDict(_UNCACHED if call.operation.read else ())
+    headers.update(encoded.headers)
     for name, value in call.headers.items():
         headers[name] = value.reveal() if isinstance(value, Secret) else value
     return headers
