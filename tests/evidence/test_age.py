@@ -4,11 +4,13 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from functools import partial
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import pytest
 from attrs import evolve
 
-from payasync import CreateRefund, OutcomeUnknownError, States
+from payasync import CreateRefund, Endpoint, OutcomeUnknownError, States
+from payasync.sandbox import PROFILE, Sandbox
 from payasync.session import Session
 from tests.evidence.test_origin import CODED, KEYS, REFUND, refunded
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
@@ -136,3 +138,34 @@ async def test_wait_does_not_end_by_an_older_response(cached: Answer) -> None:
 async def test_wait_ends_by_a_cached_success() -> None:
     """A success ends a wait at any age."""
     assert 900.0 == (await waited([old(200, b'{"code": "OK", "state": "DONE"}', 900)], "succeeded")).age
+
+
+async def test_constant_gives_each_query_an_address_of_its_own() -> None:
+    """`{milliseconds}` in a constant is the time of the attempt, so that no cache knows the address of a query."""
+    constants = {"refunds.status": {"t": "{milliseconds}", "at": "s{timestamp}"}}
+    profile = evolve(STATED, signed=("refunds.create",), constants=constants)
+    with Recorder(otherwise=DONE) as service:
+        async with Session(service.url, credentials=KEYS, profile=profile) as pay:
+            await pay.refunds.status("R1")
+        sent = dict(parse_qsl(service.only.query))
+    async with Sandbox(profile=evolve(PROFILE, constants=constants)) as sandbox, sandbox.session() as pay:
+        order = await sandbox.given.paid_order(total_amt=450)
+        await pay.refunds.create(**{**REFUND, "out_trade_no": order})
+        played = await pay.refunds.status("R1")
+
+    assert sent["t"][:10] == sent["at"][1:]
+    assert (13, "R1", "succeeded") == (len(sent["t"]), sent["outRefundNo"], played.state)
+
+
+@pytest.mark.parametrize(
+    ("changes", "listed"),
+    [
+        ({"signed": ("refunds.create",)}, ["constants.refunds.status"]),
+        ({"signed": ("refunds.create",), "constants": {"*": {"t": "{timestamp}"}}}, []),
+        ({"signed": ("refunds.create",), "endpoints": {"refunds.status": Endpoint(method="POST")}}, []),
+        ({}, []),
+    ],
+)
+def test_audit_lists_queries_that_a_cache_could_repeat(changes: dict[str, Any], listed: list[str]) -> None:
+    """The audit lists each unsigned GET query without a time in its address."""
+    assert listed == [each.name for each in evolve(STATED, **changes).audit() if each.name.startswith("constants.")]
