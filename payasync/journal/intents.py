@@ -109,22 +109,22 @@ class Draft:
 
 @frozen(kw_only=True, slots=False)
 class Intent(Draft):
-    """An intent in the journal. A claim gives it to a holder, until a later claim has a newer fence.
+    """An intent in the journal. A lease gives it to a holder, until a later lease has a newer fence.
 
     Attributes:
         id: The intent's number in the journal; a later intent has a higher number.
         state: One of `STATES`.
         attempts: How often a process began to send it.
         ineffective: How many of the attempts had certainly no effect: nothing was sent, or the service refused it.
-        asked: The number of claims for a query since it was last sent.
+        asked: The number of leases for a query since it was last sent.
         odd: How many queries since the last send had a response that says nothing about this write, or is about
             something else. The query that ends the intent is not counted.
         silent: How many queries since the last send had no usable response, such as HTTP 503.
         denied: For an accepted intent, how many responses in a row said "not found", or did not say how it ended. A
             missing response does not count.
         silent_since: For an accepted intent, the time of the first query without a usable response, if none came since.
-        fence: The number of the latest claim. An earlier holder cannot change the intent any more.
-        lease: When the claim ends; `None` if nobody holds the intent. All moments are aware datetimes.
+        fence: The number of the latest lease. An earlier holder cannot change the intent any more.
+        lease: When the lease ends; `None` if nobody holds the intent. All moments are aware datetimes.
         due: When the next query is due, if nobody holds it, or `None`.
         created: When it was stored.
         updated: When its state was last set. If its sender was interrupted: when the sender began.
@@ -311,7 +311,7 @@ def when_sent(intent: Intent) -> str:
     latest = intent.lease if intent.state == "sending" else intent.sent_at
     if latest is None or intent.state not in {"sending", "unknown", "manual"}:
         return ""
-    # A claim and a worker's queue move the other moments; all sends under one idempotency key are one write.
+    # A lease and a worker's queue move the other moments; all sends under one idempotency key are one write.
     first, last = format_moment(intent.key_sent or intent.created), format_moment(latest)
     return f"at {last}" if first == last else f"between {first.removesuffix(' UTC')} and {last}"
 

@@ -233,8 +233,8 @@ class Journal(ABC):
         """Record that the service said "used before"; return `False` if the end of the intent is known by now.
 
         When this returns `True`, it is on the disk: no later "not found" is believed, whatever becomes of the sender.
-        This needs no claim, because it is a fact about the number. A process that holds the intent to ask about it
-        loses its claim.
+        This needs no lease, because it is a fact about the number. A process that holds the intent to ask about it
+        loses its lease.
 
         Args:
             intent: As `begin` or `claim` gave it.
@@ -251,7 +251,7 @@ class Journal(ABC):
         due: datetime | None = None,
         answered: bool = False,
     ) -> bool:
-        """Record the state of an intent, and end the claim. If the claim is lost, change nothing, and return `False`.
+        """Record the state of an intent, and end the lease. If the lease is lost, change nothing, and return `False`.
 
         If the caller is cancelled, the state may still be recorded.
 
@@ -292,10 +292,10 @@ class Journal(ABC):
         before: datetime | None = None,
         service: str | None = None,
     ) -> Intents:
-        """Claim up to `limit` intents to query, the longest due first.
+        """Lease up to `limit` intents to query, the longest due first.
 
         These are unknown and accepted intents that are due. Intents whose lease ended while they were *sending* become
-        unknown, and are claimed, too. Each claim adds 1 to `asked`.
+        unknown, and are leased, too. Each lease adds 1 to `asked`.
 
         Args:
             limit: The most intents.
@@ -325,7 +325,7 @@ class Journal(ABC):
         odd: int = 0,
         silent: int = 0,
     ) -> bool:
-        """End a claim without news, and ask again later; return `False` if the claim is lost.
+        """End a lease without news, and ask again later; return `False` if the lease is lost.
 
         Args:
             intent: As `ask` gave it.

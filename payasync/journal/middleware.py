@@ -252,7 +252,7 @@ class Recorder:
         """Record a state as long as the call has time. The journal continues if the caller is cancelled or cannot wait.
 
         Returns:
-            Whether the claim was still valid; `None` if the journal has failed, or has not responded in time.
+            Whether the lease was still valid; `None` if the journal has failed, or has not responded in time.
         """
         settling = self._begin_settling(intent, state, answered=answered, **facts)
         del facts  # the journal has them, and many writes may be in flight
@@ -305,9 +305,9 @@ class Recorder:
             words = "intent %(intent_id)d is %(state)s, which the journal could not store"
             log(logger, logging.WARNING, "journal.not_stored", words, intent_id=intent.id, state=state, exc_info=True)
         if held is False:
-            words = "intent %(intent_id)d is %(state)s, but its lease was over, and another process claimed it"
+            words = "intent %(intent_id)d is %(state)s, but its lease was over, and another process leased it"
             log(logger, logging.WARNING, "journal.lease_lost", words, intent_id=intent.id, state=state)
-        # "Used before" is true of the number, whoever holds the claim.
+        # "Used before" is true of the number, whoever holds the lease.
         noted = held or not facts.get("answered") or await self._note_used(intent) is not None
         if not noted and intent.id not in self._not_noted:
             self._not_noted[intent.id] = intent

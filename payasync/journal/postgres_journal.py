@@ -113,7 +113,7 @@ class PostgresJournal(Journal):
         if rows:
             write.values["now"] = rows[0]["now"].astimezone(UTC)
             return write.complete(rows[0]["id"])
-        # A number is repeated, a claim is lost, or another write of the group has failed.
+        # A number is repeated, a lease is lost, or another write of the group has failed.
         return await self._run(write.transaction)
 
     async def _run_within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:

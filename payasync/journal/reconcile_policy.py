@@ -238,7 +238,7 @@ def decide(
     """Return the decision about an intent after a query.
 
     Args:
-        intent: As it was claimed: unknown or accepted.
+        intent: As it was leased: unknown or accepted.
         result: The result of the query.
         asked_at: The journal's time before that query, aware.
         quarantine: Seconds after which "not found" is final; `None`: it never is.
@@ -432,7 +432,7 @@ class Result:
         intent: The intent before the run.
         end: `resolved`: its end is known, or it never arrived. `sent`: it never arrived, and was sent again; or it was
             sent again under its idempotency key. `waiting`: the service will be asked again. `manual`: a person must
-            find out what happened. `lost`: another process has claimed it.
+            find out what happened. `lost`: another process has leased it.
         state: Its state now, as far as this run knows.
         reason: Why, in one line.
         answered: Whether the service gave a usable response, if it was asked. One about something else is not usable.
@@ -461,7 +461,7 @@ class Report:
         sent: Intents that were sent again, because they never arrived, or under their idempotency keys.
         waiting: Intents about which the service will be asked again.
         manual: Intents that a person must look into.
-        lost: Intents that another process has claimed.
+        lost: Intents that another process has leased.
         silent: Whether the run ended early, because the service responded to no query.
         unsent: Queued intents that were not sent for minutes: no worker may be running, or none can send them. They are
             not counted above.

@@ -54,9 +54,9 @@ logger: Final = logging.getLogger("payasync")
 QUESTION_SECONDS: Final = 30.0
 """A query takes no longer."""
 LEASE: Final = QUESTION_SECONDS + 15.0
-"""Seconds that a claim lasts, beyond its query, so that no busy machine loses one."""
+"""Seconds that a lease lasts, beyond its query, so that no busy machine loses one."""
 INTERRUPTED_SECONDS: Final = 5.0
-"""How long an interrupted run waits for what must not be cut: a claim, a write, and what became of it."""
+"""How long an interrupted run waits for what must not be cut: a lease, a write, and what became of it."""
 SILENT: Final = 20
 """After so many queries in a row without a response, a run ends early."""
 PAGE: Final = 500
@@ -104,11 +104,11 @@ class _Run:
 
 
 @define
-class _ClaimedIntent:
+class _LeasedIntent:
     """An intent that this run holds.
 
     Attributes:
-        held: The intent, as it was claimed.
+        held: The intent, as it was leased.
         uncut: From now on an interruption waits until the result is recorded and reported.
     """
 
@@ -117,7 +117,7 @@ class _ClaimedIntent:
 
     @property
     def asked_at(self) -> datetime:
-        """The journal's time of the claim, before the query."""
+        """The journal's time of the lease, before the query."""
         return cast("datetime", self.held.lease) - timedelta(seconds=LEASE)
 
 
@@ -265,32 +265,32 @@ class Reconciler:
         return mine
 
     async def _work(self, run: _Run) -> None:
-        while not run.silent and (claimed := await self._claim(run)):
-            task = asyncio.ensure_future(self._process(run, claimed))
+        while not run.silent and (leased := await self._lease(run)):
+            task = asyncio.ensure_future(self._process(run, leased))
             try:
                 await asyncio.wait({task})
             except asyncio.CancelledError:
-                if not claimed.uncut:
+                if not leased.uncut:
                     task.cancel()
                 await self._wait_briefly(task)
                 raise
             task.result()
 
-    async def _claim(self, run: _Run) -> _ClaimedIntent | None:
-        """Claim an intent that is due. If that is interrupted, release the claim that may have been made."""
+    async def _lease(self, run: _Run) -> _LeasedIntent | None:
+        """Lease an intent that is due. If that is interrupted, end the lease that may have been made."""
         mine, service = self._session.merchant_id, self._session.service
         asking = asyncio.ensure_future(self._journal.ask(1, LEASE, merchant=mine, before=run.started, service=service))
         try:
             await asyncio.wait({asking})
         except asyncio.CancelledError:
-            await self._wait_briefly(asyncio.ensure_future(self._release_when_claimed(asking)))
+            await self._wait_briefly(asyncio.ensure_future(self._release_when_leased(asking)))
             raise
-        return next(map(_ClaimedIntent, asking.result()), None)
+        return next(map(_LeasedIntent, asking.result()), None)
 
-    async def _release_when_claimed(self, asking: Awaitable[Intents]) -> None:
-        with suppress(PayasyncError):  # a claim that failed has nothing to give back
+    async def _release_when_leased(self, asking: Awaitable[Intents]) -> None:
+        with suppress(PayasyncError):  # a lease that failed has nothing to give back
             for held in await asking:
-                await self._release(_ClaimedIntent(held))
+                await self._release(_LeasedIntent(held))
 
     async def _wait_briefly(self, task: asyncio.Task[None]) -> None:
         """Wait some seconds for a task. After that it goes on by itself, and its failure is logged."""
@@ -306,37 +306,37 @@ class Reconciler:
         task.add_done_callback(finish)
         await asyncio.wait({task}, timeout=INTERRUPTED_SECONDS)
 
-    async def _process(self, run: _Run, claimed: _ClaimedIntent) -> None:
+    async def _process(self, run: _Run, leased: _LeasedIntent) -> None:
         try:
             try:
-                result, claim = await self._resolve(claimed)
+                result, claim = await self._resolve(leased)
             except PayasyncError:
                 raise
             except Exception as error:  # noqa: BLE001 - it is logged
                 # Of a user's middleware, for example: this intent waits, and the run goes on.
                 words = "intent %(intent_id)d cannot be asked about now"
-                log(logger, logging.WARNING, "reconciler.query_failed", words, intent_id=claimed.held.id, exc_info=True)
+                log(logger, logging.WARNING, "reconciler.query_failed", words, intent_id=leased.held.id, exc_info=True)
                 queried = classify_error(error)
                 # The error says nothing of whether the service responds.
-                result, claim = await self._record(claimed, self._decide(claimed, queried), queried), None
+                result, claim = await self._record(leased, self._decide(leased, queried), queried), None
             _log_end(result)
             run.add(result, claim)
         except BaseException:
-            await self._release(claimed)
+            await self._release(leased)
             raise
 
-    async def _resolve(self, claimed: _ClaimedIntent) -> tuple[Result, Claim | None]:
-        queried, held = await self._ask(claimed.held), claimed.held
+    async def _resolve(self, leased: _LeasedIntent) -> tuple[Result, Claim | None]:
+        queried, held = await self._ask(leased.held), leased.held
         places: Intents = []
         if held.operation == CLOSE_ORDER.name and held.reference is not None and queried.claim is Claim.DONE:
             places = await self._journal.find(PLACE_ORDER.name, held.reference, merchant=held.merchant)
-        decision = self._decide(claimed, queried, *places)
+        decision = self._decide(leased, queried, *places)
         if decision.state == "sending":
-            refused = await self._resend(claimed)
+            refused = await self._resend(leased)
             if refused is None:
                 return await self._result_of_resending(held), queried.claim
-            queried, decision = refused, self._decide(claimed, refused)
-        return await self._record(claimed, decision, queried), queried.claim
+            queried, decision = refused, self._decide(leased, refused)
+        return await self._record(leased, decision, queried), queried.claim
 
     async def _ask(self, intent: Intent) -> QueryResult:
         profile = self._session.profile
@@ -352,11 +352,11 @@ class Reconciler:
         known = classify_response(intent, query.answer.of(call, reply), call.profile, reply.age)
         return evolve(known, outcome=self._journal.outcome(call, evolve(reply, recovered=True)))
 
-    def _decide(self, claimed: _ClaimedIntent, queried: QueryResult, place: Intent | None = None) -> Decision:
+    def _decide(self, leased: _LeasedIntent, queried: QueryResult, place: Intent | None = None) -> Decision:
         return decide(
-            claimed.held,
+            leased.held,
             queried,
-            asked_at=claimed.asked_at,
+            asked_at=leased.asked_at,
             quarantine=self._quarantine,
             patience=self._patience,
             jitter=self._pace.jitter,
@@ -364,9 +364,9 @@ class Reconciler:
             place=place,
         )
 
-    async def _resend(self, claimed: _ClaimedIntent) -> QueryResult | None:
+    async def _resend(self, leased: _LeasedIntent) -> QueryResult | None:
         """Send a queued write again; its session keeps what becomes of it. Return why it could not be sent, if so."""
-        claimed.uncut, held = True, claimed.held
+        leased.uncut, held = True, leased.held
         try:
             await self._resending.execute(held.id, fence=held.fence)
         except (ConfigurationError, InvalidArgumentError) as error:
@@ -395,11 +395,11 @@ class Reconciler:
             intent=held, end="manual" if now.state == "manual" else "sent", state=now.state, reason=now.reason
         )
 
-    async def _record(self, claimed: _ClaimedIntent, decision: Decision, queried: QueryResult) -> Result:
-        claimed.uncut = True
-        held, state, reason = claimed.held, decision.state, decision.reason
+    async def _record(self, leased: _LeasedIntent, decision: Decision, queried: QueryResult) -> Result:
+        leased.uncut = True
+        held, state, reason = leased.held, decision.state, decision.reason
         # Counted from the query, and not from its response, because the quarantine is counted from there, too.
-        due = None if decision.pause is None else claimed.asked_at + timedelta(seconds=decision.pause)
+        due = None if decision.pause is None else leased.asked_at + timedelta(seconds=decision.pause)
         end: End
         if state == held.state and due is not None:
             facts: dict[str, Any] = {"denied": decision.denied, "silent_since": decision.silent_since}
@@ -417,12 +417,12 @@ class Reconciler:
             known=queried.known,
         )
 
-    async def _release(self, claimed: _ClaimedIntent) -> None:
+    async def _release(self, leased: _LeasedIntent) -> None:
         """Let another run ask immediately, instead of when the lease ends."""
-        held = claimed.held
+        held = leased.held
         facts: dict[str, Any] = {"denied": held.denied, "silent_since": held.silent_since}
         with suppress(PayasyncError):
-            await self._journal.postpone(held, claimed.asked_at, held.reason, **facts)
+            await self._journal.postpone(held, leased.asked_at, held.reason, **facts)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._pace.clock(), UTC)

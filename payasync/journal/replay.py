@@ -12,8 +12,8 @@ from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.wire.call import Reply
 
 BEING_SENT: Final = "it is being sent, or its sender was interrupted"
-TAKEN_OVER: Final = "another process has claimed it, or ended it"
-"""The reason why a claim no longer counts."""
+TAKEN_OVER: Final = "another process has leased it, or ended it"
+"""The reason why a lease no longer counts."""
 
 
 def recorded_reply(intent: Intent) -> Reply:

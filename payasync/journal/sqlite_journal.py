@@ -306,7 +306,7 @@ def _execute_together(
 ) -> Sequence[int] | None:
     """Return the intents that writes have changed by one statement, or `None` if one of them would change nothing.
 
-    Then a number is stored already, or a claim is lost. Nothing was changed, and each write must run alone.
+    Then a number is stored already, or a lease is lost. Nothing was changed, and each write must run alone.
     """
     ids: Sequence[int]
     if statement == ADD:

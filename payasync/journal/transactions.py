@@ -45,7 +45,7 @@ ADD: Final = SQL["add"]
 ORDER_OF: Final = "CASE WHEN json_valid(request) THEN json_extract(request, '$.out_trade_no') END"
 """The order of a refund, as the index has it in SQLite."""
 GROUPED: Final = (SQL["settle"], ADD)
-"""The statements of `Write`, in the order in which a group executes them: claims end before new intents are stored."""
+"""The statements of `Write`, in the order in which a group executes them: leases end before new intents are stored."""
 
 FOR_UPDATE: Final = "FOR UPDATE"
 SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
@@ -353,9 +353,9 @@ def note_used(held: Intent, now: datetime) -> Transaction[bool]:
 
 
 class Settle(Write[bool]):
-    """Records the new state of an intent, if the claim is still valid.
+    """Records the new state of an intent, if the lease is still valid.
 
-    While the claim is valid, the state is the one that the holder read, because each change of state ends the claim. If
+    While the lease is valid, the state is the one that the holder read, because each change of state ends the lease. If
     an intent was queued during its direct call, and is then rejected, it becomes *new*, because its worker had to wait.
 
     Raises:
@@ -378,7 +378,7 @@ class Settle(Write[bool]):
     ) -> None:
         check_transition(held.state, state)
         if state == "sending":
-            rule = "a state that ends the claim: to send an unknown intent again, claim it with its fence"
+            rule = "a state that ends the lease: to send an unknown intent again, claim it with its fence"
             raise invalid_argument("state", rule, state)
         # The caller knows that it was not done, and may have paid in another way: a task that is left sends nothing.
         queued = not (state == "rejected" and (held.state in ASKED_STATES or outcome is not None))
@@ -400,18 +400,18 @@ class Settle(Write[bool]):
         }
 
     def complete(self, intent_id: int) -> bool:
-        """Return that the claim was valid."""
+        """Return that the lease was valid."""
         del intent_id
         return True
 
     def otherwise(self) -> Transaction[bool]:
-        """Return that the claim is lost."""
+        """Return that the lease is lost."""
         yield from ()
         return False
 
 
 def postpone(held: Intent, due: datetime, facts: Mapping[str, Any]) -> Transaction[bool]:
-    """End a claim without news, if it is still valid."""
+    """End a lease without news, if it is still valid."""
     values = {"id": held.id, "fence": held.fence, "due": due, **facts}
     return bool((yield from change_intents(SQL["postpone"], values)))
 
@@ -426,17 +426,17 @@ def ask(
     before: datetime | None,
     tick: str | None = None,
 ) -> Transaction[Intents]:
-    """Claim the intents to query."""
+    """Lease the intents to query."""
     if merchant is not None:
         yield from bind_service(merchant, binding)
     due = {"by": now if before is None else min(now, before), "merchant": merchant, "limit": limit}
     values = {"now": now, "until": now + timedelta(seconds=lease), "interrupted": INTERRUPTED}
-    claimed: Intents = []
+    leased: Intents = []
     for each in (yield from find_intents(SQL["due_of_all"] if merchant is None else SQL["due"], due, SKIP_LOCKED)):
         sent_at, since = _in_doubt_since(each, now, tick)
         changes = {"sent_at": sent_at, "tick": since, "key_sent": _key_sent(each, now, tick)}
-        claimed += yield from find_intents(SQL["ask"], {**values, "id": each.id, **changes})
-    return claimed
+        leased += yield from find_intents(SQL["ask"], {**values, "id": each.id, **changes})
+    return leased
 
 
 def _key_sent(stored: Intent, now: datetime, tick: str | None) -> datetime | None:

@@ -487,7 +487,7 @@ async def test_backlog_shows_what_is_open_and_late(journal: Journal, clock: Cloc
 
 
 async def test_backlog_counts_an_interrupted_write_as_unknown(journal: Journal, clock: Clock) -> None:
-    """A write whose lease is over counts as unknown since its sender began, also after a reconciler has claimed it."""
+    """A write whose lease is over counts as unknown since its sender began, also after a reconciler has leased it."""
     await sending(journal)
     clock.advance(LEASE)
     before = await journal.backlog()

@@ -139,7 +139,7 @@ async def test_verdict_that_cannot_be_kept_stops_nobody(
 async def test_verdict_that_comes_too_late_is_told(
     journal: SqliteJournal, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If another process has claimed the write, the caller gets the response, and a warning says it was not stored."""
+    """If another process has leased the write, the caller gets the response, and a warning says it was not stored."""
 
     async def send(_: Call) -> Reply:
         clock.advance(1000)
@@ -150,7 +150,7 @@ async def test_verdict_that_comes_too_late_is_told(
         given = await journal.recorder.layer(MERCHANT, SERVICE)(call(), send)
 
     assert ("DONE", "unknown") == (given.document["state"], (await only(journal)).state)
-    assert "another process claimed it" in caplog.text
+    assert "another process leased it" in caplog.text
 
 
 async def test_lost_claim_is_told_at_the_end_of_the_time(

@@ -69,8 +69,8 @@ def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> N
     ("step", "state", "reason", "expected"),
     [
         (Step.WAIT, "sending", "", "it is being sent, or its sender was interrupted"),
-        (Step.WAIT, "succeeded", "", "another process has claimed it, or ended it"),
-        (Step.WAIT, "unknown", "no answer", "another process has claimed it, or ended it"),
+        (Step.WAIT, "succeeded", "", "another process has leased it, or ended it"),
+        (Step.WAIT, "unknown", "no answer", "another process has leased it, or ended it"),
         (Step.ASK, "unknown", "no answer", "no answer"),
         (Step.ASK, "manual", "", "an earlier attempt has no recognised response"),
     ],

@@ -314,7 +314,7 @@ async def test_journal_that_is_closed_meanwhile(
 async def test_sender_that_is_too_late(
     store: Journal, clock: Clock, before: Earlier | None, how: Earlier, expected: type[object]
 ) -> None:
-    """If another process has claimed the write, "used before" is recorded all the same."""
+    """If another process has leased the write, "used before" is recorded all the same."""
     used = Event()
     async with serving(store, clock, LOST) as service:
         if before:

@@ -50,7 +50,7 @@ UPDATE payasync_intents SET
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id;
 
 -- name: note_used
--- This fact does not depend on the claim. A holder who queries the intent loses the claim.
+-- This fact does not depend on the lease. A holder who queries the intent loses the lease.
 UPDATE payasync_intents SET
     answered = TRUE, fence = CASE state WHEN 'unknown' THEN fence + 1 ELSE fence END,
     lease = CASE state WHEN 'unknown' THEN NULL ELSE lease END,
