@@ -5,6 +5,7 @@ import os
 import socket
 import ssl
 import zlib
+from contextlib import suppress
 from gzip import GzipFile
 from http import HTTPStatus
 from io import BytesIO
@@ -102,9 +103,9 @@ class Transport:
                     raise aiohttp.ServerDisconnectedError  # noqa: TRY301 - a function would cost more than the check
                 content = response.content
                 whole = content.read_nowait() if content.is_eof() else await self._read_rest(response)
-                headers, whole = unpack(response.headers, whole, self._max_response_bytes)
-                if len(whole) > self._max_response_bytes:
-                    raise ResponseTooLargeError  # noqa: TRY301 - as above
+                headers: MultiMapping[str] = response.headers
+                if CONTENT_ENCODING in headers or len(whole) > self._max_response_bytes:
+                    headers, whole = unpack(headers, whole, self._max_response_bytes)
             return Reply(response.status, headers, whole, pool.deadlines.time() - began, attempt)
         except asyncio.CancelledError as cancelled:
             _abort(pool, body, response)
@@ -159,17 +160,19 @@ def unpack(headers: MultiMapping[str], body: bytes, most: int) -> tuple[MultiMap
     Args:
         headers: Of the response.
         body: As it was received.
-        most: The limit of a body in bytes. Of a longer one, one byte more is returned.
+        most: The limit of a body in bytes, without gzip.
+
+    Raises:
+        ResponseTooLargeError: The body is longer.
     """
-    if headers.get(CONTENT_ENCODING, "").strip().lower() not in {"gzip", "x-gzip"}:
-        return headers, body
-    try:
-        unpacked = GzipFile(fileobj=BytesIO(body)).read(most + 1)
-    except (OSError, EOFError, zlib.error):
-        return headers, body
-    plain = CIMultiDict(headers)
-    plain.popall(CONTENT_ENCODING)
-    return plain, unpacked
+    if headers.get(CONTENT_ENCODING, "").strip().lower() in {"gzip", "x-gzip"}:
+        plain = CIMultiDict(headers)
+        del plain[CONTENT_ENCODING]
+        with suppress(OSError, EOFError, zlib.error):
+            headers, body = plain, GzipFile(fileobj=BytesIO(body)).read(most + 1)
+    if len(body) > most:
+        raise ResponseTooLargeError
+    return headers, body
 
 
 def _own_headers(call: Call, encoded: Encoded) -> CIMultiDict[str]:
