@@ -84,11 +84,11 @@ class Transport:
         body = OneShotBody(encoded.body)
         began, attempt = call.deadline - call.timeouts.total, call.attempt
         response = None
-        limit = pool.read_limit if call.operation.read else pool.write_limit
+        request, limit = pool.read if call.operation.read else pool.write
         try:
             with Deadline(pool.deadlines, call) as body.deadline:
                 body.deadline.holds = limit.take() or await limit.wait(body.deadline)
-                exchange = (pool.read if call.operation.read else pool.write)(
+                exchange = request(
                     call.operation.method,
                     url.with_query(encoded.query) if encoded.query else url,
                     data=body,
