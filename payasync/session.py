@@ -48,7 +48,7 @@ from payasync.middleware.observe import Event, EventSink, Instrumentation, log, 
 from payasync.middleware.observe import Unknown as UnknownEvent
 from payasync.middleware.recovery import check_response, query_about, query_after, unmatched_error
 from payasync.middleware.retry import Quota, RetryContext, retry
-from payasync.middleware.sign import Sender, authorize, check_signable, require_signable, sign
+from payasync.middleware.sign import Sender, add_times, authorize, check_signable, require_signable, sign
 from payasync.profile.signed_fields import check_answers_covered
 from payasync.resources.orders import Orders
 from payasync.resources.payments import Payments
@@ -442,7 +442,8 @@ class Session:
         send = observe(report, self._transport.send)
         send = authorize(options.profile.auth, credentials, send)
         sender = Sender(self._transport.base, credentials.merchant_id)
-        send = chain(layers, sign(credentials.signing_key, send, sender))
+        send = add_times(options.profile.constants, sign(credentials.signing_key, send, sender))
+        send = chain(layers, send)
         for each in reversed(instrumentations):
             send = each.around(send, self._transport.base)
         return send

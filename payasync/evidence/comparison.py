@@ -406,11 +406,17 @@ def _shown(value: object) -> str:
     return clean(str.__str__(value) if isinstance(value, str) else value, _LONGEST)
 
 
-def _thing_of(operation: Operation) -> str:
+def thing_of(operation: Operation) -> str:
     """Return what an operation creates, ends or asks about; an update has no state that tells its success."""
     if operation == UPDATE_SUBSCRIPTION or operation not in OPERATIONS:
         return ""
     return operation.name.partition("s.")[0]
+
+
+def state_in(profile: "Profile", thing: str, data: object) -> str | None:
+    """Return our name of the state that a payload gives to an order, a payment, a refund or a subscription."""
+    path: str = getattr(profile.answer, f"{thing}_status", "")
+    return profile.states.name(thing, at(data, path)) if path else None
 
 
 def contradiction(operation: Operation, profile: "Profile", data: object, *, absent: bool) -> Objection | None:
@@ -422,9 +428,8 @@ def contradiction(operation: Operation, profile: "Profile", data: object, *, abs
         data: The payload of the refusal.
         absent: It is "not found". If a query asked, any state contradicts it.
     """
-    thing = _thing_of(operation)
-    path: str = getattr(profile.answer, f"{thing}_status", "")
-    state = profile.states.name(thing, at(data, path)) if path else None
+    thing = thing_of(operation)
+    state = state_in(profile, thing, data)
     if operation.read and absent and state is not None:
         return Objection(f"it says that there is no such {thing}, and that it is {state}")
     if state in _DONE.get(operation.name, ()):
@@ -444,7 +449,7 @@ def may_be_success(
         comparison: Where a payload may name these.
         data: The payload.
     """
-    thing = _thing_of(operation)
+    thing = thing_of(operation)
     path: str = getattr(profile.answer, f"{thing}_status", "")
     if path and _is_said(state := at(data, path)):
         return profile.states.name(thing, state) is None  # `contradiction` judges the states that are known
@@ -532,8 +537,3 @@ def _is_said(value: Any) -> bool:
 def is_empty_envelope(shape: "AnswerShape", document: Any) -> bool:
     """Return whether the profile's envelope is empty: some services respond so to a query about an unknown number."""
     return bool(shape.data) and not at(document, shape.data, None)
-
-
-def why_empty(number: str | None, shape: "AnswerShape", document: object) -> str:
-    """Return that the response to a query holds nothing; an empty text if it holds something."""
-    return f"the service says nothing about {number}" if is_empty_envelope(shape, document) else ""

@@ -18,8 +18,8 @@ from payasync.errors import (
     RateLimitedError,
     ServiceError,
 )
+from payasync.evidence.claims import STATE_CLAIMS, Claim, claim_of_success
 from payasync.evidence.comparison import compared_fields
-from payasync.profile.profile import Profile
 from payasync.profile.wire_names import MERCHANT
 from payasync.wire.call import Call, Reply, derive_idempotency_key
 from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
@@ -115,6 +115,7 @@ class Intent(Draft):
         id: The intent's number in the journal; a later intent has a higher number.
         state: One of `STATES`.
         attempts: How often a process began to send it.
+        ineffective: How many of the attempts had certainly no effect: nothing was sent, or the service refused it.
         asked: The number of claims for a query since it was last sent.
         odd: How many queries since the last send had a response that says nothing about this write, or is about
             something else. The query that ends the intent is not counted.
@@ -142,6 +143,7 @@ class Intent(Draft):
     id: int
     state: State
     attempts: int = 0
+    ineffective: int = 0
     asked: int = 0
     odd: int = 0
     silent: int = 0
@@ -165,6 +167,16 @@ class Intent(Draft):
     def key(self) -> str | None:
         """The key of the intent: the caller's own, else the number. Two calls with one key are one intent."""
         return self.number if self.intent is None else f"intent:{self.intent}"
+
+    @property
+    def sends(self) -> int:
+        """How many sends may have had an effect: what the service says may be about any of them."""
+        return self.attempts - self.ineffective
+
+    @property
+    def last_send(self) -> datetime:
+        """The end of the last send, or a later moment."""
+        return max(self.updated, self.sent_at or self.updated)
 
 
 Intents: TypeAlias = list[Intent]
@@ -362,33 +374,18 @@ def _beyond_arguments(draft: Draft) -> Mapping[str, object]:
     return compared_fields(draft.request.get("extra", {})) if draft.named is None else draft.named
 
 
-_PAID: Final[Mapping[str, State]] = {
-    "paid": "succeeded",
-    "refunded": "succeeded",
-    "closed": "rejected",
-    "expired": "rejected",
-    "failed": "rejected",
+_STATE_OF: Final[Mapping[Claim, State]] = {
+    Claim.DONE: "succeeded",
+    Claim.UNDER_WAY: "accepted",
+    Claim.ENDED: "rejected",
+    Claim.REFUSED: "rejected",
 }
-"""An order that will not be paid any more was not done: it may be tried again."""
-
-WRITE_STATES: Final[Mapping[str, Mapping[str, State]]] = {
-    "payments.create": _PAID,
-    "orders.place": _PAID,
-    # An order that cannot be paid any more is as good as closed; one that was paid never will be.
-    "orders.close": {
-        "closed": "succeeded",
-        "expired": "succeeded",
-        "failed": "succeeded",
-        "paid": "rejected",
-        "refunded": "rejected",
-    },
-    "refunds.create": {"succeeded": "succeeded", "failed": "rejected"},
-}
-"""By operation, and by our name of the state of an order or a refund, the state of the write."""
+"""By claim, the state of a write about which it is believed. An ended write may be tried again."""
 
 _RESPONSES: Final[Mapping[str, type[Response]]] = {
     "payments.create": PaymentResponse,
     "orders.place": OrderResponse,
+    "orders.close": OrderResponse,
     "refunds.create": RefundResponse,
 }
 """The writes that may go on after their response."""
@@ -397,9 +394,15 @@ _TEMPORARY: Final = (AuthenticationError, RateLimitedError)
 """Refusals that say nothing of the write itself: too many requests, or a key that is being changed."""
 
 
+def state_of_claim(claim: Claim | None) -> State | None:
+    """Return the state that a believed claim gives to a write; `None` if it gives none."""
+    return _STATE_OF.get(claim or Claim.UNCLEAR)
+
+
 def write_state(operation: str, state: str | None) -> State | None:
     """Return the state of a write, by our name of the state of its order or refund; `None` if that is not final."""
-    return WRITE_STATES.get(operation, {}).get(state or "")
+    claim = STATE_CLAIMS.get(operation, {}).get(state or "")
+    return None if claim is Claim.UNDER_WAY else state_of_claim(claim)
 
 
 def state_of_response(call: Call, reply: Reply) -> tuple[State, str]:
@@ -407,19 +410,14 @@ def state_of_response(call: Call, reply: Reply) -> tuple[State, str]:
 
     The state is *accepted* only if the service can be asked for more. Otherwise the write has succeeded.
     """
-    kind = _RESPONSES.get(call.operation.name)
-    if kind is None or not has_states(call.profile, kind.thing):
-        return "succeeded", ""
-    response, shape = kind.of(call, reply), call.profile.answer
-    if known := write_state(call.operation.name, response.state):
-        return known, f"the {response.thing}'s state is {response.state}" if known == "rejected" else ""
+    kind = _RESPONSES.get(call.operation.name, Response)
+    response, shape, profile = kind.of(call, reply), call.profile.answer, call.profile
+    claim = claim_of_success(profile, call.operation.name, kind.thing, response.state, asked=reply.recovered)
     number = response.payment_id if isinstance(response, PaymentResponse) and shape.payment_id else call.reference
-    return "succeeded" if number is None else "accepted", ""
-
-
-def has_states(profile: Profile, thing: str) -> bool:
-    """Return whether a profile locates and names a thing's state."""
-    return bool(getattr(profile.answer, f"{thing}_status") and getattr(profile.states, thing))
+    if claim is Claim.UNDER_WAY and number is None:
+        return "succeeded", ""
+    state = state_of_claim(claim) or "accepted"
+    return state, f"the {response.thing}'s state is {response.state}" if state == "rejected" else ""
 
 
 def state_of_error(call: Call, error: Exception, intent: Intent) -> State:
@@ -443,17 +441,20 @@ def state_of_error(call: Call, error: Exception, intent: Intent) -> State:
     return state_of_unsent(intent) if unsent else "unknown"
 
 
-def may_be_of_an_earlier_attempt(intent: Intent, state: State | None) -> bool:
-    """Return whether "not done" may be about an attempt before the one that is in doubt.
-
-    If a write was sent more than once, the service may report an earlier attempt, and the last one may still arrive.
-    An order that is paid is never closed, whichever attempt the report is about.
+def sends_about(intent: Intent, place: Intent | None, quarantine: float | None) -> int:
+    """Return how many sends a response about an intent may be of.
 
     Args:
-        intent: The intent, as it was when it was sent, or asked about.
-        state: The state that the report gives it.
+        intent: The intent.
+        place: Of a close: the intent that placed its order, if it is known. A query soon after a second place may still
+            show the first order as closed.
+        quarantine: `recovery.quarantine` of the profile.
     """
-    return state == "rejected" and intent.attempts > 1 and intent.operation != CLOSE_ORDER.name
+    if intent.operation != CLOSE_ORDER.name:
+        return intent.sends
+    final = inf if quarantine is None else quarantine
+    is_last = place is None or (intent.last_send - place.last_send).total_seconds() >= final
+    return 1 if place is None or is_last else place.sends
 
 
 def state_of_unsent(intent: Intent) -> State:

@@ -15,13 +15,13 @@ from attrs import evolve
 
 from payasync.endpoints import BY_NAME
 from payasync.errors import frameless_async
+from payasync.evidence.claims import STATE_CLAIMS
 from payasync.evidence.comparison import ComparedField, Comparison, ValueKind, comparison_of
 from payasync.journal import transactions
 from payasync.journal.drafts import Keep, draft_from_request, keep_all_but_customer
 from payasync.journal.intents import (
     END_STATES,
     STATES,
-    WRITE_STATES,
     BeginResult,
     Draft,
     Intent,
@@ -491,7 +491,8 @@ class Journal(ABC):
 
         Use this for notifications that are verified or confirmed. The recorded response stays. An intent that was added
         again and is done already ends, too. An intent that was sent several times is not rejected, because the
-        notification may be about an earlier attempt. A rejected intent that has succeeded becomes *manual*.
+        notification may be about an earlier send: the reconciler asks. A rejected intent that has succeeded becomes
+        *manual*.
 
         Args:
             operation: The write: `orders.place`, `orders.close` or `refunds.create`.
@@ -505,14 +506,13 @@ class Journal(ABC):
         Raises:
             InvalidArgumentError: There is no such operation.
         """
-        if operation not in list(WRITE_STATES):
-            raise invalid_argument("operation", f"one of {', '.join(WRITE_STATES)}", operation)
+        if operation not in list(STATE_CLAIMS):
+            raise invalid_argument("operation", f"one of {', '.join(STATE_CLAIMS)}", operation)
         if profile is not None and not isinstance(profile, Profile):
             raise invalid_argument("profile", "a Profile, such as `session.profile`, or left out", profile)
         if state is not None and not isinstance(state, str):
             raise invalid_argument("state", "our name of a state, or None", state)
-        end = write_state(operation, state)
-        if end is None:
+        if write_state(operation, state) is None:
             return []
         given, write = profile or Profile(), BY_NAME[operation]
         query = status_query(operation, reference)
@@ -522,7 +522,13 @@ class Journal(ABC):
         places = {"outTradeNo": given.notification.out_trade_no, "outRefundNo": given.notification.out_refund_no}
         things += [ComparedField(name, name, path, ValueKind.NUMBER) for name, path in places.items() if path]
         report = transactions.StateReport(
-            write, reference, merchant, end, f"the service reported: {state}", data, Comparison(tuple(things))
+            write,
+            reference,
+            merchant,
+            STATE_CLAIMS[operation][state or ""],
+            f"the service reported: {state}",
+            data,
+            Comparison(tuple(things)),
         )
         changed, others = await self._run(lambda now: transactions.apply_state_report(report, now))
         for stored, why in others:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER
 from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError, StorageError
 from payasync.journal.drafts import Keep, beyond_arguments, draft_from_call, request_from_intent
 from payasync.journal.intents import (
@@ -17,7 +18,7 @@ from payasync.journal.intents import (
     State,
     Step,
     key_age,
-    may_be_of_an_earlier_attempt,
+    sends_about,
     state_of_error,
     state_of_response,
     state_of_unsent,
@@ -45,7 +46,7 @@ FIRST_PAUSE: Final = 0.1
 """Seconds from a write that failed to the next try; each further pause is twice as long."""
 LONGEST_PAUSE: Final = 10.0
 CANCELLED: Final = "cancelled before anything was sent"
-EARLIER: Final = "the service says that it was not done, perhaps of an earlier attempt, and this one may still arrive"
+EARLIER: Final = "its order was placed again, and the service may show an earlier close of it"
 USED: Final = "cancelled after the service said that the number was used before"
 NOT_NOTED: Final = "the journal could not store that the number of intent %(intent_id)d was used before"
 TOO_LATE: Final = "cancelled, or out of time, before anything was sent"
@@ -148,7 +149,7 @@ class Recorder:
             raise refusal_error(begun)
         del beginning, begun  # they hold the draft and more, and many writes may be in flight
         lease, note_used = Lease(began, lasts, self._clock), _NoteUsed(self, intent)
-        call = call.derived(lease=lease, sent_before=intent.sent_at is not None, note_used=note_used)
+        call = call.derived(lease=lease, earlier_sends=intent.sends - 1, note_used=note_used)
         if call.idempotency_key and intent.idempotency_key:
             call = _under_stored_key(call, intent, lease)
         reply: Reply | Exception
@@ -166,7 +167,7 @@ class Recorder:
             finally:
                 del reply  # which refers to this frame
         state, reason = state_of_response(call, reply)
-        if reply.recovered and may_be_of_an_earlier_attempt(intent, state):
+        if reply.recovered and await self._may_be_of_earlier_place(call, intent):
             lost = unknown_error(call, EARLIER, reply)
             lost.add(used_before=call.progress.used_before)
             await self._settle_error(call, lost, intent)
@@ -174,6 +175,14 @@ class Recorder:
             raise lost
         await self._settle_in_time(call, intent, state, outcome=self._journal.outcome(call, reply), reason=reason)
         return reply
+
+    async def _may_be_of_earlier_place(self, call: Call, close: Intent) -> bool:
+        """Return whether the close that a query shows may be one of before its order was placed again."""
+        if call.operation != CLOSE_ORDER or close.reference is None:
+            return False
+        places = await self._journal.find(PLACE_ORDER.name, close.reference, merchant=close.merchant)
+        quarantine = call.profile.recovery.quarantine
+        return any(sends_about(close, place, quarantine) > 1 for place in places)
 
     async def _settle_failed(
         self, call: Call, error: Exception, intent: Intent, lease: Lease, notify: Notify | None

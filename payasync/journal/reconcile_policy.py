@@ -4,15 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
-from enum import Enum, auto
 from itertools import islice
 from math import inf
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import backoff
 from attrs import field, frozen
 
-from payasync.endpoints import BY_NAME, CLOSE_ORDER, CREATE_PAYMENT, PLACE_ORDER
+from payasync.endpoints import BY_NAME, CREATE_PAYMENT, PLACE_ORDER
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -25,6 +24,7 @@ from payasync.errors import (
     StorageError,
     describe_error,
 )
+from payasync.evidence.claims import Claim, claim_of_success, counts_after
 from payasync.evidence.comparison import PAYMENT, comparison_of, is_empty_envelope, names_number_and_amounts
 from payasync.journal.intents import (
     ASKED_STATES,
@@ -33,15 +33,14 @@ from payasync.journal.intents import (
     State,
     asked_for,
     format_moment,
-    has_states,
     key_age,
-    may_be_of_an_earlier_attempt,
+    sends_about,
     state_now,
-    write_state,
+    state_of_claim,
 )
 from payasync.journal.replay import recorded_reply
 from payasync.middleware.outcome import REPEAT_HINT
-from payasync.middleware.recovery import absence_final_after, status_query
+from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
 from payasync.resources.payments import QueryPayment
 from payasync.settings import a_count, a_wait
@@ -61,46 +60,40 @@ UNSENT: Final = timedelta(minutes=5)
 """After so long, a queued write should have been sent."""
 
 
-class Finding(Enum):
-    """How a query ended."""
-
-    KNOWN = auto()
-    """The response shows how the write ended."""
-    NOT_DONE = auto()
-    """The service proves that the write was not done so far."""
-    UNCLEAR = auto()
-    """The response does not show how the write ended."""
-    UNMATCHED = auto()
-    """The response is about something else."""
-    SILENT = auto()
-    """There is no usable response, for a reason that has nothing to do with this write."""
-    UNASKABLE = auto()
-    """No query about the write is possible."""
-
-
-ODD: Final = frozenset({Finding.UNCLEAR, Finding.UNMATCHED})
-"""After so many of these findings as `Patience.questions` says, a person must find out about an unknown write."""
-UNUSABLE: Final = frozenset({Finding.SILENT, Finding.UNMATCHED})
-"""After these findings, the reconciler asks again, as if the service had not responded."""
-
-
 @frozen(kw_only=True)
 class QueryResult:
     """The result of a query about a write.
 
     Attributes:
-        finding: How the query ended.
+        claim: What the response claims about the write; `None`: no query about it is possible.
         state: The state that the response gives the write, or `None`.
         reason: In one line.
         outcome: The response, as far as it may be stored.
         retry_after: Seconds that the service asked to wait.
+        about_another: The response is about something else.
+        age: How many seconds before the query a cache may have had the response.
     """
 
-    finding: Finding
+    claim: Claim | None
     state: State | None = None
     reason: str = ""
     outcome: Outcome | None = None
     retry_after: float | None = None
+    about_another: bool = False
+    age: float = 0.0
+
+    @property
+    def known(self) -> bool:
+        """Whether the service knows the write."""
+        return self.claim in _KNOWN
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is a response about this write, or nothing can be asked."""
+        return not self.about_another and self.claim is not Claim.BUSY
+
+
+_KNOWN: Final = frozenset({Claim.DONE, Claim.UNDER_WAY, Claim.ENDED, Claim.REFUSED})
 
 
 def query_for(intent: Intent, profile: Profile) -> Request[Response] | None:
@@ -140,35 +133,22 @@ def _payment_id(intent: Intent, profile: Profile) -> str | int | None:
     return PaymentResponse(recorded_reply(intent), profile.answer, profile.states).payment_id
 
 
-def classify_response(intent: Intent, response: Response, profile: Profile) -> QueryResult:
-    """Return the result of a query that got a response."""
+def classify_response(intent: Intent, response: Response, profile: Profile, age: float = 0.0) -> QueryResult:
+    """Return the result of a query that got a response, which a cache may have had for `age` seconds."""
+    thing, state = response.thing, response.state
     if is_empty_envelope(profile.answer, response.document):
-        return QueryResult(finding=Finding.UNCLEAR, reason=f"the service says nothing about the {response.thing}")
-    is_so = f"the service knows the {response.thing}"
-    if response.state is not None:
-        is_so = f"the {response.thing}'s state is {response.state}"
+        return QueryResult(claim=Claim.UNCLEAR, reason=f"the service says nothing about the {thing}")
+    is_so = f"the service knows the {thing}" if state is None else f"the {thing}'s state is {state}"
     if intent.answered:
         write = BY_NAME[intent.operation]
         # Without these, the response may be about another write under the number.
         if not names_number_and_amounts(write, asked_for(intent), comparison_of(write, profile), response.data):
             reason = f"the number was used before, and {is_so}, without a number and an amount to compare"
-            return QueryResult(finding=Finding.KNOWN, state="manual", reason=reason)
-    return _classify_state(intent, response, is_so, profile)
-
-
-def _classify_state(intent: Intent, response: Response, is_so: str, profile: Profile) -> QueryResult:
-    if known := write_state(intent.operation, response.state):
-        return QueryResult(finding=Finding.KNOWN, state=known, reason=is_so)
-    if intent.operation == CLOSE_ORDER.name:
-        if response.state is None:
-            return QueryResult(finding=Finding.UNCLEAR, reason="the profile does not say what the order's state means")
-        return QueryResult(finding=Finding.NOT_DONE, reason=is_so)
-    if not has_states(profile, response.thing):
-        return QueryResult(finding=Finding.KNOWN, state="succeeded", reason=is_so)
-    if response.state is None:
-        reason = f"{is_so}, and the profile does not say what its state means"
-        return QueryResult(finding=Finding.UNCLEAR, state="accepted", reason=reason)
-    return QueryResult(finding=Finding.KNOWN, state="accepted", reason=is_so)
+            return QueryResult(claim=Claim.UNCLEAR, state="manual", reason=reason)
+    claim = claim_of_success(profile, intent.operation, thing, state, asked=True)
+    if claim is Claim.UNCLEAR:
+        is_so = f"{is_so}, and the profile does not say what its state means"
+    return QueryResult(claim=claim, state=state_of_claim(claim), reason=is_so, age=age)
 
 
 def classify_error(error: Exception) -> QueryResult:
@@ -178,24 +158,24 @@ def classify_error(error: Exception) -> QueryResult:
         PayasyncError: The error itself, if it comes from this process and says nothing of the write.
     """
     if not isinstance(error, PayasyncError):
-        return QueryResult(finding=Finding.SILENT, reason=describe_error(error))
+        return QueryResult(claim=Claim.BUSY, reason=describe_error(error))
     words = str(error.args[0] if error.args else error).removesuffix(f"; {REPEAT_HINT}")
     if error.objection is not None:
         # If the number stands for another amount, further responses will say the same.
         state: State | None = None if error.objection.about_another else "manual"
-        return QueryResult(
-            finding=Finding.UNMATCHED, state=state, reason=str(error.reason), retry_after=error.retry_after
-        )
+        facts: dict[str, Any] = {"about_another": True, "retry_after": error.retry_after}
+        return QueryResult(claim=Claim.UNCLEAR, state=state, reason=str(error.reason), **facts)
     unmapped = isinstance(error, NotConfiguredError) and error.field in QUERIES_NEED
     if isinstance(error, InvalidArgumentError) or unmapped:
-        return QueryResult(finding=Finding.UNASKABLE, reason=f"the service cannot be asked: {words}")
+        return QueryResult(claim=None, reason=f"the service cannot be asked: {words}")
     if isinstance(error, ConfigurationError | SessionClosedError | StorageError):
         raise error
     if isinstance(error, ServiceError) and error.absent:
-        return QueryResult(finding=Finding.NOT_DONE, reason=ABSENT)
+        age = 0.0 if error.response is None else error.response.age
+        return QueryResult(claim=Claim.ABSENT, reason=ABSENT, age=age)
     refused = isinstance(error, ServiceError) and not isinstance(error, AuthenticationError | RateLimitedError)
-    finding = Finding.UNCLEAR if refused else Finding.SILENT
-    return QueryResult(finding=finding, reason=words, retry_after=error.retry_after)
+    claim = Claim.UNCLEAR if refused else Claim.BUSY
+    return QueryResult(claim=claim, reason=words, retry_after=error.retry_after)
 
 
 @frozen(kw_only=True)
@@ -253,6 +233,7 @@ def decide(
     patience: Patience,
     jitter: Callable[[float], float],
     lifetime: float | None = None,
+    place: Intent | None = None,
 ) -> Decision:
     """Return the decision about an intent after a query.
 
@@ -264,27 +245,54 @@ def decide(
         patience: How long to ask.
         jitter: Draws a number of seconds up to a bound.
         lifetime: Seconds that the service keeps an idempotency key; `None`: unknown.
+        place: Of a close: the intent that placed its order, if it is known.
     """
     pause, accepted = _draw_pause(intent, result, patience, jitter), intent.state == "accepted"
-    earlier = not accepted and not intent.answered and may_be_of_an_earlier_attempt(intent, result.state)
+    in_doubt = (asked_at - intent.last_send).total_seconds()
+    final = counts_after(
+        result.claim,
+        intent.operation,
+        quarantine,
+        sends=sends_about(intent, place, quarantine),
+        used_before=intent.answered,
+    )
+    early = final - (in_doubt - result.age)
     # A response about something else ends no accepted write, unless nothing else comes for long.
-    says_nothing = accepted and result.finding is Finding.UNMATCHED
-    if result.state not in {None, intent.state} and not earlier and not says_nothing:
+    says_nothing = accepted and result.about_another
+    if result.state not in {None, intent.state} and early <= 0 and not says_nothing:
         after = result.state or "accepted"
         return Decision(state=after, reason=result.reason, pause=pause if after == "accepted" else None)
+    if early > 0 and result.claim is not Claim.ABSENT:
+        given_up = early == inf and in_doubt >= patience.give_up
+        return _leave_as_it_is(intent, result, early, pause=None if given_up else pause)
     if accepted:
         return _wait_for_end(intent, result, pause, asked_at, patience)
-    in_doubt = (asked_at - (intent.sent_at or intent.updated)).total_seconds()
-    only_key_names_it = result.finding is Finding.UNASKABLE and intent.number is None and intent.idempotency_key
-    if only_key_names_it and lifetime is not None:
+    if result.claim is None and intent.number is None and intent.idempotency_key and lifetime is not None:
         return _repeat_under_key(intent, asked_at, in_doubt, lifetime, patience)
-    final_after = absence_final_after(quarantine, used_before=intent.answered)
-    if not (earlier or result.finding is Finding.NOT_DONE) or final_after == inf:
+    if result.claim is not Claim.ABSENT or early == inf:
         return _ask_again_or_give_up(intent, result, in_doubt, pause, patience)
-    if in_doubt < final_after:
-        reason = f"{result.reason}{', perhaps of an earlier attempt' if earlier else ' yet'}, and it may still arrive"
-        return Decision(state="unknown", reason=reason, pause=min(pause, final_after - in_doubt))
-    return Decision(state="rejected", reason=result.reason) if earlier else _resend_or_give_up(intent, result, patience)
+    return _decide_absent(intent, result, early, pause, patience)
+
+
+def _leave_as_it_is(intent: Intent, result: QueryResult, early: float, *, pause: float | None) -> Decision:
+    """Return the decision after a claim that is too old, or may be of an earlier send: it changes nothing.
+
+    Args:
+        intent: The intent.
+        result: The result of the query.
+        early: Seconds after which the claim would count.
+        pause: Seconds to the next query; `None`: a person must find out.
+    """
+    reason = f"{result.reason}{_cached(result)}, perhaps of an earlier send, and this one may still arrive"
+    if early == inf:
+        reason = f"{reason}; {NO_QUARANTINE}"
+    if pause is None:
+        return Decision(state="manual", reason=reason)
+    return Decision(state=intent.state, reason=reason, pause=min(pause, early), denied=intent.denied)
+
+
+def _cached(result: QueryResult) -> str:
+    return f" (from a cache, {result.age:.0f} s old)" if result.age >= 1 else ""
 
 
 def _repeat_under_key(
@@ -304,8 +312,11 @@ def _repeat_under_key(
     return Decision(state="unknown", reason=AGAIN, pause=left) if left > 0 else Decision(state="sending", reason=AGAIN)
 
 
-def _resend_or_give_up(intent: Intent, result: QueryResult, patience: Patience) -> Decision:
-    """Return the decision about a write that never arrived. Only a queued write is sent again."""
+def _decide_absent(intent: Intent, result: QueryResult, early: float, pause: float, patience: Patience) -> Decision:
+    """Return the decision about a write that has not arrived. Only a queued write is sent again."""
+    if early > 0:
+        reason = f"{result.reason}{_cached(result)} yet, and it may still arrive"
+        return Decision(state="unknown", reason=reason, pause=min(pause, early))
     reason = f"never arrived: {result.reason}"
     if intent.queued and intent.attempts >= patience.sends:
         return Decision(state="manual", reason=f"sent {intent.attempts} times, and {reason}")
@@ -333,7 +344,7 @@ def may_arrive_until(sent: Intent, quarantine: float | None) -> datetime | None:
     """
     latest = {"sending": sent.lease, "accepted": sent.updated}.get(sent.state, sent.sent_at)
     with suppress(OverflowError):
-        return (latest or sent.updated) + timedelta(seconds=absence_final_after(quarantine))
+        return (latest or sent.updated) + timedelta(seconds=inf if quarantine is None else quarantine)
     return None
 
 
@@ -367,15 +378,14 @@ def _wait_for_end(
 
     If no response was usable for too long, and the last one is about something else, the intent becomes `manual`.
     """
-    unusable = result.finding in UNUSABLE
-    denied = intent.denied if unusable else 0 if result.finding is Finding.KNOWN else intent.denied + 1
-    since = (intent.silent_since or asked_at) if unusable else None
+    denied = intent.denied if not result.usable else 0 if result.known else intent.denied + 1
+    since = None if result.usable else intent.silent_since or asked_at
     reason = result.reason
-    if result.finding is Finding.NOT_DONE:
+    if result.claim is Claim.ABSENT:
         reason = f"accepted before, and now {result.reason}"
     if since and _is_too_long(since, asked_at, patience):
         reason = f"no usable response since {since:%Y-%m-%d}: {result.reason}"
-        if result.finding is Finding.UNMATCHED:
+        if result.about_another:
             return Decision(state="manual", reason=reason)
     return Decision(state="accepted", reason=reason, pause=pause, denied=denied, silent_since=since)
 
@@ -383,15 +393,15 @@ def _wait_for_end(
 def _ask_again_or_give_up(
     intent: Intent, result: QueryResult, in_doubt: float, pause: float, patience: Patience
 ) -> Decision:
-    if result.finding is Finding.UNASKABLE:
+    if result.claim is None:
         return Decision(state="manual", reason=result.reason)
     reason = result.reason
-    if result.finding is Finding.NOT_DONE or result.state == "rejected":
+    if result.claim is Claim.ABSENT:
         reason = f"{reason}; {USED_BEFORE if intent.answered else NO_QUARANTINE}"
-    if result.finding is Finding.SILENT:
+    if result.claim is Claim.BUSY:
         counted = intent.asked if in_doubt >= patience.give_up else 0
     else:
-        counted = intent.odd + 1 if result.finding in ODD else intent.asked - intent.silent
+        counted = intent.odd + 1 if result.claim is Claim.UNCLEAR else intent.asked - intent.silent
     if counted >= patience.questions:
         return Decision(state="manual", reason=f"asked {intent.asked} times: {reason}")
     return Decision(state="unknown", reason=reason, pause=pause)

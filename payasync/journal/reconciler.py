@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from attrs import Factory, define, evolve
 
+from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER
 from payasync.errors import (
     ConfigurationError,
     InvalidArgumentError,
@@ -20,16 +21,14 @@ from payasync.errors import (
     StorageError,
     frameless_async,
 )
+from payasync.evidence.claims import Claim
 from payasync.journal.intents import Intent, Intents, State
 from payasync.journal.journal import Journal
 from payasync.journal.reconcile_policy import (
     NAMELESS,
-    ODD,
     UNSENT,
-    UNUSABLE,
     Decision,
     End,
-    Finding,
     Patience,
     QueryResult,
     Report,
@@ -92,11 +91,11 @@ class _Run:
         """Whether the service responds to nobody."""
         return self.unanswered >= SILENT
 
-    def add(self, result: Result, finding: Finding) -> None:
+    def add(self, result: Result, claim: Claim | None) -> None:
         """Count a result, and report it."""
-        if finding is Finding.SILENT:
+        if claim is Claim.BUSY:
             self.unanswered += 1
-        elif finding is not Finding.UNASKABLE:
+        elif claim is not None:
             self.unanswered = 0
         self.ends.append(result.end)
         self.rejected += result.rejected
@@ -310,7 +309,7 @@ class Reconciler:
     async def _process(self, run: _Run, claimed: _ClaimedIntent) -> None:
         try:
             try:
-                result, finding = await self._resolve(claimed)
+                result, claim = await self._resolve(claimed)
             except PayasyncError:
                 raise
             except Exception as error:  # noqa: BLE001 - it is logged
@@ -319,41 +318,41 @@ class Reconciler:
                 log(logger, logging.WARNING, "reconciler.query_failed", words, intent_id=claimed.held.id, exc_info=True)
                 queried = classify_error(error)
                 # The error says nothing of whether the service responds.
-                result, finding = (
-                    await self._record(claimed, self._decide(claimed, queried), queried),
-                    Finding.UNASKABLE,
-                )
+                result, claim = await self._record(claimed, self._decide(claimed, queried), queried), None
             _log_end(result)
-            run.add(result, finding)
+            run.add(result, claim)
         except BaseException:
             await self._release(claimed)
             raise
 
-    async def _resolve(self, claimed: _ClaimedIntent) -> tuple[Result, Finding]:
-        queried = await self._ask(claimed.held)
-        decision = self._decide(claimed, queried)
+    async def _resolve(self, claimed: _ClaimedIntent) -> tuple[Result, Claim | None]:
+        queried, held = await self._ask(claimed.held), claimed.held
+        places: Intents = []
+        if held.operation == CLOSE_ORDER.name and held.reference is not None and queried.claim is Claim.DONE:
+            places = await self._journal.find(PLACE_ORDER.name, held.reference, merchant=held.merchant)
+        decision = self._decide(claimed, queried, *places)
         if decision.state == "sending":
             refused = await self._resend(claimed)
             if refused is None:
-                return await self._result_of_resending(claimed.held), queried.finding
+                return await self._result_of_resending(held), queried.claim
             queried, decision = refused, self._decide(claimed, refused)
-        return await self._record(claimed, decision, queried), queried.finding
+        return await self._record(claimed, decision, queried), queried.claim
 
     async def _ask(self, intent: Intent) -> QueryResult:
         profile = self._session.profile
         if intent.damaged:
-            return QueryResult(finding=Finding.UNASKABLE, state="manual", reason=intent.damaged)
+            return QueryResult(claim=None, state="manual", reason=intent.damaged)
         try:
             query = query_for(intent, profile)
             if query is None:
-                return QueryResult(finding=Finding.UNASKABLE, reason=NAMELESS)
+                return QueryResult(claim=None, reason=NAMELESS)
             call, reply = await self._asking.inquire(query, timeout=QUESTION_SECONDS, asked=names_of(intent, profile))
         except PayasyncError as error:
             return classify_error(error)
-        known = classify_response(intent, query.answer.of(call, reply), call.profile)
+        known = classify_response(intent, query.answer.of(call, reply), call.profile, reply.age)
         return evolve(known, outcome=self._journal.outcome(call, evolve(reply, recovered=True)))
 
-    def _decide(self, claimed: _ClaimedIntent, queried: QueryResult) -> Decision:
+    def _decide(self, claimed: _ClaimedIntent, queried: QueryResult, place: Intent | None = None) -> Decision:
         return decide(
             claimed.held,
             queried,
@@ -362,6 +361,7 @@ class Reconciler:
             patience=self._patience,
             jitter=self._pace.jitter,
             lifetime=self._session.profile.idempotency.lifetime,
+            place=place,
         )
 
     async def _resend(self, claimed: _ClaimedIntent) -> QueryResult | None:
@@ -370,7 +370,7 @@ class Reconciler:
         try:
             await self._resending.execute(held.id, fence=held.fence)
         except (ConfigurationError, InvalidArgumentError) as error:
-            return QueryResult(finding=Finding.UNCLEAR, reason=f"cannot be sent again: {error.args[0]}")
+            return QueryResult(claim=Claim.UNCLEAR, reason=f"cannot be sent again: {error.args[0]}")
         except (SessionClosedError, StorageError):
             raise
         except PayasyncError as error:
@@ -402,21 +402,19 @@ class Reconciler:
         due = None if decision.pause is None else claimed.asked_at + timedelta(seconds=decision.pause)
         end: End
         if state == held.state and due is not None:
-            finding = queried.finding
             facts: dict[str, Any] = {"denied": decision.denied, "silent_since": decision.silent_since}
-            facts |= {"odd": int(finding in ODD), "silent": int(finding is Finding.SILENT)}
+            facts |= {"odd": int(queried.claim is Claim.UNCLEAR), "silent": int(queried.claim is Claim.BUSY)}
             still, end = await self._journal.postpone(held, due, reason, **facts), "waiting"
         else:
             still = await self._journal.settle(held, state, outcome=queried.outcome, reason=reason, due=due)
             end = "manual" if state == "manual" else "resolved"
-        answered = queried.finding not in UNUSABLE or queried.state is not None
         return Result(
             intent=held,
             end=end if still else "lost",
             state=state,
             reason=reason,
-            answered=answered,
-            known=queried.finding is Finding.KNOWN,
+            answered=queried.usable or queried.state is not None,
+            known=queried.known,
         )
 
     async def _release(self, claimed: _ClaimedIntent) -> None:

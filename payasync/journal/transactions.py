@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from attrs import NOTHING, fields, frozen
 
-from payasync.endpoints import BY_NAME, CLOSE_ORDER, Operation
+from payasync.endpoints import BY_NAME, CLOSE_ORDER, PLACE_ORDER, Operation
 from payasync.errors import InvalidArgumentError
+from payasync.evidence.claims import Claim, counts_after
 from payasync.evidence.comparison import Comparison, mismatch, names_number_and_amounts
 from payasync.journal.intents import (
     ASKED_STATES,
@@ -28,10 +29,10 @@ from payasync.journal.intents import (
     format_moment,
     from_attributes,
     match_draft,
-    may_be_of_an_earlier_attempt,
     next_idempotency_key,
     next_step,
     state_now,
+    state_of_claim,
 )
 from payasync.journal.reconcile_policy import UNSENT, Patience
 from payasync.journal.replay import other_service_error
@@ -230,7 +231,7 @@ class _StoreDraft(Write[BeginResult]):
         found = yield from find_intents(SQL["matching"], vars(draft), FOR_UPDATE)
         if not found:  # the stored intent was deleted in the meantime, or the merchant had no service yet
             return (yield from self.transaction(now))
-        begun = match_draft(draft, found, now)
+        begun = yield from _after_new_place(match_draft(draft, found, now))
         unusable = begun.step is Step.CONFLICT or begun.intent.damaged
         return begun if unusable else (yield from self._repeat(begun))
 
@@ -306,12 +307,29 @@ def claim(
     """Make an intent *sending*, unless its state forbids it."""
     stored = yield from _lock_intent(intent_id)
     yield from bind_service(stored.merchant, binding)
-    begun = BeginResult(next_step(stored, now, fence=fence), stored)
+    begun = yield from _after_new_place(BeginResult(next_step(stored, now, fence=fence), stored))
     if begun.step is Step.SEND:
         # A person may have rejected the intent after the sender read it.
         check_queued(stored)
     facts = {"now": now, "until": now + timedelta(seconds=lease), "tick": tick, "named": named}
     return (yield from _send(begun, facts, key))
+
+
+def _after_new_place(begun: BeginResult) -> Transaction[BeginResult]:
+    """Return what follows for a caller of a close: if its order was placed again, the recorded close has ended."""
+    close = begun.intent
+    if begun.step is Step.ANSWER and close.operation == CLOSE_ORDER.name:
+        place = yield from _place_of(close)
+        if place and place.state not in {"new", "rejected"} and place.updated > close.updated:
+            return BeginResult(Step.SEND, close)
+    return begun
+
+
+def _place_of(close: Intent) -> Transaction[Intent | None]:
+    """Return the intent that placed the order of a close, or `None`."""
+    about = values_to_find(PLACE_ORDER.name, close.reference or "", close.merchant)
+    found = yield from find_intents(SQL["find"], about)
+    return found[0] if found else None
 
 
 def _send(begun: BeginResult, facts: Mapping[str, Any], key: str | None) -> Transaction[BeginResult]:
@@ -372,6 +390,8 @@ class Settle(Write[bool]):
             "queued": queued or again,
             "again": again,
             "answered": answered,
+            # The end of a send that had an effect comes with a response, or by a query.
+            "ineffective": int(held.state == "sending" and state in {"rejected", "new"} and outcome is None),
             "outcome": outcome,
             "reason": reason,
             "due": due,
@@ -541,7 +561,7 @@ class StateReport:
         write: The operation.
         reference: The number of the order or refund.
         merchant: The merchant's number.
-        state: The state that the report gives the write.
+        claim: What the report claims about the write.
         reason: In one line.
         data: The data that the service sent, such as the notification's `data`.
         things: Where `data` may name the number, amounts, currency and merchant.
@@ -550,7 +570,7 @@ class StateReport:
     write: Operation
     reference: str
     merchant: str
-    state: State
+    claim: Claim
     reason: str
     data: object
     things: Comparison
@@ -568,7 +588,8 @@ def apply_state_report(report: StateReport, now: datetime) -> Transaction[tuple[
     about = values_to_find(report.write.name, report.reference, report.merchant)
     for each in (yield from find_intents(SQL["find"], about, FOR_UPDATE)):
         stands = state_now(each, now)
-        after = _state_by_report(each, stands, report.state)
+        placed = (yield from _place_of(each)) if report.write == CLOSE_ORDER else None
+        after = _state_by_report(each, stands, report.claim, (placed or each).sends)
         if after is None:
             continue
         asked = asked_for(each)
@@ -585,14 +606,15 @@ def apply_state_report(report: StateReport, now: datetime) -> Transaction[tuple[
     return changed, others
 
 
-def _state_by_report(stored: Intent, stands: State, end: State) -> State | None:
+def _state_by_report(stored: Intent, stands: State, claim: Claim, sends: int) -> State | None:
     """Return the state that a report gives an intent, or `None` if the report changes nothing.
 
-    If the intent was sent several times, the report may be about an earlier attempt, and rejects nothing. If the intent
-    waits for another send, but the report says that it was done, it is not sent.
+    Nobody knows when the service knew what it reports. About a number that was sent several times, only a query decides
+    that it ended. If the intent waits for another send, but the report says that it was done, it is not sent.
     """
+    end = state_of_claim(claim)
     again = stands == "new" and stored.attempts > 0 and end == "succeeded"
-    if again or (stands in ASKED_STATES and not may_be_of_an_earlier_attempt(stored, end)):
+    if again or (stands in ASKED_STATES and counts_after(claim, stored.operation, None, sends=sends) <= 0):
         return end
     # An order that nobody closed may end by itself: that moves no money.
     contradicted = stands == "rejected" and end == "succeeded" and stored.operation != CLOSE_ORDER.name

@@ -4,6 +4,8 @@ import enum
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
+from attrs import evolve
+
 from payasync.endpoints import CLOSE_ORDER, CREATE_REFUND, MAY_HAVE_NO_BODY, PLACE_ORDER
 from payasync.errors import (
     AuthenticationError,
@@ -18,12 +20,13 @@ from payasync.errors import (
     clean,
 )
 from payasync.evidence import comparison as match
+from payasync.evidence.claims import Claim, claim_of_success
 from payasync.evidence.comparison import Objection
 from payasync.evidence.origin import is_own, listed_meaning, precedes_execution, says_absent
 from payasync.profile.signed_fields import SignedFields
 from payasync.strict_json import ABSENT, at, first_at, is_one_of, paths_of
 from payasync.wire.call import Call, Reply, number_key
-from payasync.wire.response import OrderResponse, Response, describe_unusable, parse_retry_after, payload, scalar_at
+from payasync.wire.response import Response, describe_unusable, parse_retry_after, payload, scalar_at
 
 AttemptResult: TypeAlias = Reply | PayasyncError
 """How an attempt ended."""
@@ -421,7 +424,7 @@ def _refusal_error(call: Call, outcome: Outcome, reply: Reply) -> ServiceError:
     advised = "ask for its state" if _has_query(call) else f"look at {call.reference} at the service"
     hint = f"; {advised}" if outcome is Outcome.DUPLICATE else ""
     return kind(
-        f"HTTP {reply.status}, {outcome.value}{_quote_message(call, reply)}{hint}",
+        f"HTTP {reply.status}, {outcome.value}{describe_age(reply)}{_quote_message(call, reply)}{hint}",
         code=code,
         message=message,
         http_status=reply.status,
@@ -471,20 +474,52 @@ def unknown_error(call: Call, reason: str, reply: Reply, *, objection: Objection
     return OutcomeUnknownError(message, sent=True, reason=reason, objection=objection, **_facts_of(call, reply))
 
 
-def result_of_close(call: Call, reply: Reply) -> AttemptResult:
-    """Return how a close ends by the state of its order, after a query about the order.
+def claim_about(write: Call, question: Call, result: AttemptResult) -> Claim | None:
+    """Return what the response to a query claims about a write, in time or not; `None` if it is not believed."""
+    if confirms_absence(question, result):
+        return Claim.ABSENT
+    if not isinstance(result, Reply) or classify(question, result) is not SUCCESS:
+        return None
+    profile, thing = question.profile, match.thing_of(question.operation)
+    if match.is_empty_envelope(profile.answer, result.document):
+        return Claim.UNCLEAR
+    return claim_of_success(profile, write.operation.name, thing, _state_in(question, result), asked=True)
+
+
+def describe_claim(question: Call, reply: Reply) -> str:
+    """Return what the response to a query says, and how old it is if it came out of a cache."""
+    thing, state = match.thing_of(question.operation), _state_in(question, reply)
+    words = f"the {thing}'s state is {state}" if state else f"the profile does not say what the {thing}'s state means"
+    if match.is_empty_envelope(question.profile.answer, reply.document):
+        words = f"the service says nothing about {question.reference}"
+    return (words if 200 <= reply.status < 300 else Outcome.ABSENT.value) + describe_age(reply)
+
+
+def _state_in(question: Call, reply: Reply) -> str | None:
+    data = payload(question.profile.answer, reply.document)
+    return match.state_in(question.profile, match.thing_of(question.operation), data)
+
+
+def describe_age(reply: Reply) -> str:
+    """Return how long a cache may have had a response; an empty text if none had it."""
+    return f", from a cache, {reply.age:.0f} s old" if reply.age >= 1 else ""
+
+
+def result_of_query(write: Call, question: Call, reply: Reply, claim: Claim) -> AttemptResult:
+    """Return how a write ends by a claim that counts.
 
     Args:
-        call: The close.
+        write: The write.
+        question: The query about it.
         reply: The response to the query.
+        claim: What it claims about the write.
     """
-    state = OrderResponse.of(call, reply).state
-    if state in {"closed", "expired", "failed"}:
-        return reply
-    reason = f"the order's state is {state}" if state else "the profile does not say what the order's state means"
-    if state in {"paid", "refunded"}:
-        return ServiceError(reason, http_status=reply.status, sent=True, reason=reason, **_facts_of(call, reply))
-    return unknown_error(call, reason, reply)
+    if claim in {Claim.DONE, Claim.UNDER_WAY, Claim.ENDED}:
+        return evolve(reply, recovered=True)
+    reason = describe_claim(question, reply)
+    if claim is Claim.REFUSED:
+        return ServiceError(reason, http_status=reply.status, sent=True, reason=reason, **_facts_of(write, reply))
+    return unknown_error(write, reason, reply)
 
 
 def _quote_message(call: Call, reply: Reply) -> str:

@@ -1,12 +1,11 @@
 """Queries by the number of a write that show what became of it."""
 
-from math import inf
 from typing import Final
 
 from payasync.endpoints import CLOSE_ORDER, CREATE_REFUND, PLACE_ORDER, QUERY_ORDER, QUERY_REFUND
 from payasync.errors import IntentConflictError, NoAnswerError, OutcomeUnknownError, PayasyncError
-from payasync.evidence.comparison import by_document_names, compared_fields, why_empty
-from payasync.middleware.outcome import REPEAT_HINT, Recourse, recourse, unknown_error
+from payasync.evidence.comparison import by_document_names, compared_fields, is_empty_envelope
+from payasync.middleware.outcome import REPEAT_HINT, Recourse, describe_claim, recourse, unknown_error
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
 from payasync.strict_json import ABSENT
@@ -21,16 +20,6 @@ OTHER_REQUEST_HINT: Final = (
     "look the number up at the service; if it belongs to another request, and you owe both, repeat this one under a "
     "new number"
 )
-
-
-def absence_final_after(quarantine: float | None, *, used_before: bool = False) -> float:
-    """Return the seconds of doubt after which "not found" is final; `inf` if it never is.
-
-    Args:
-        quarantine: `recovery.quarantine` of the profile: the service may carry out a write as late as that.
-        used_before: The service said that the number was used before, which "not found" does not take back.
-    """
-    return inf if quarantine is None or used_before else quarantine
 
 
 def status_query(operation: str | None, reference: str | None, order: object = None) -> Request[Response] | None:
@@ -88,8 +77,8 @@ def check_response(error: PayasyncError, query: Call, reply: Reply) -> None:
     Raises:
         OutcomeUnknownError: The response is empty.
     """
-    if _is_of_write(error) and (reason := why_empty(query.reference, query.profile.answer, reply.document)):
-        raise _as_of_write(unknown_error(query, reason, reply), error) from error
+    if _is_of_write(error) and is_empty_envelope(query.profile.answer, reply.document):
+        raise _as_of_write(unknown_error(query, describe_claim(query, reply), reply), error) from error
 
 
 def unmatched_error(error: PayasyncError, failed: NoAnswerError) -> PayasyncError:

@@ -10,25 +10,27 @@ from attrs import evolve
 
 from payasync.endpoints import CLOSE_ORDER
 from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
-from payasync.evidence.comparison import Objection, by_document_names, compared_fields, why_empty
+from payasync.evidence.claims import Claim, counts_after
+from payasync.evidence.comparison import by_document_names, compared_fields
 from payasync.middleware.observe import EventSink, Retrying, Unknown
 from payasync.middleware.outcome import (
     SUCCESS,
     Action,
     AttemptResult,
     Outcome,
+    claim_about,
     classify,
     confirms_absence,
     decide,
     decide_after_absence,
+    describe_claim,
     final_error,
     is_in_progress,
     leaves_doubt,
     objection_to,
-    result_of_close,
+    result_of_query,
     unknown_error,
 )
-from payasync.middleware.recovery import absence_final_after
 from payasync.settings import Pace, RetryPolicy
 from payasync.wire.call import Call, Layer, Progress, Reply, Send
 from payasync.wire.response import parse_retry_after
@@ -131,7 +133,7 @@ class Attempts:
         self._begun = 1
         self._spent = 0
         self._in_doubt_since = inf
-        self._sent_before = call.sent_before
+        self._sends = call.earlier_sends or 0
         self._write_begun = False
         self._not_before = -inf
 
@@ -193,50 +195,53 @@ class Attempts:
         """Note whether this attempt may have carried out the write."""
         if outcome is Outcome.DUPLICATE and not is_in_progress(self._call, outcome):
             self._call.progress.used_before = True
-        if leaves_doubt(self._call, outcome, result) or (outcome is Outcome.DUPLICATE and self._sent_before):
+        if leaves_doubt(self._call, outcome, result) or (outcome is Outcome.DUPLICATE and self._sends):
             self._in_doubt_since = self._now()
-            self._sent_before = True
+            self._sends += 1
 
     async def _query_outcome(self, lost: AttemptResult) -> AttemptResult | None:
         """Ask what became of the write. Return how it ends, or `None` if that is open or "not found" is final."""
-        query = self._context.ask(self._call) if self._has_time(self._now()) else None
+        call = self._call
+        query = self._context.ask(call) if self._has_time(self._now()) else None
         result, left, earliest = lost, QUERIES, -inf
-        objection: Objection | None = None
+        unknown: OutcomeUnknownError | None = None
         while query is not None and left and await self._wait(result, QUERY_REASON, earliest):
             left -= 1
             asked_at = self._now()
             result = await self._attempt(query)
-            if confirms_absence(query, result):
-                if asked_at >= self._absence_final_at():
-                    self._in_doubt_since = inf
-                    return None
-                left += earliest == -inf
-                earliest = self._absence_final_at()
+            outcome, unknown = classify(query, result), None
+            claim = claim_about(call, query, result)
+            if claim is None:
+                objection = objection_to(query, cast("Reply", result)) if outcome is Outcome.UNRECOGNISED else None
+                if objection:
+                    reason = f"the response to a query cannot be believed: {objection.words}"
+                    unknown = unknown_error(call, reason, cast("Reply", result), objection=objection)
+                if decide(query, outcome, doubt=False) is Action.END or (objection and not objection.about_another):
+                    break
                 continue
-            outcome = classify(query, result)
-            action = decide(query, outcome, doubt=False)
-            if action is Action.DONE:
-                return self._recover(cast("Reply", result))
-            objection = objection_to(query, cast("Reply", result)) if outcome is Outcome.UNRECOGNISED else None
-            if action is Action.END or (objection and not objection.about_another):
-                break
-        if objection is None:
-            return None
-        reason = f"the response to a query cannot be believed: {objection.words}"
-        return unknown_error(self._call, reason, cast("Reply", result), objection=objection)
+            reply, counts_at = cast("Reply", result), self._in_doubt_since + self._counts_after(claim)
+            if asked_at - reply.age >= counts_at:
+                if claim is not Claim.ABSENT:
+                    return result_of_query(call, query, reply, claim)
+                self._in_doubt_since = inf
+                return None
+            left += earliest == -inf
+            earliest = counts_at + reply.age
+            if outcome is SUCCESS or reply.age:
+                unknown = unknown_error(call, f"{describe_claim(query, reply)}, perhaps of an earlier moment", reply)
+        return unknown
 
-    def _recover(self, reply: Reply) -> AttemptResult:
-        """Return how the write ends, given the response to a query. An empty response leaves it unknown."""
+    def _counts_after(self, claim: Claim) -> float:
+        """Return how many seconds after the last attempt a query must be asked for its claim to count."""
         call = self._call
-        if reason := why_empty(call.reference, call.profile.answer, reply.document):
-            return unknown_error(call, reason, reply)
-        result = result_of_close(call, reply) if call.operation == CLOSE_ORDER else reply
-        return evolve(result, recovered=True) if isinstance(result, Reply) else result
-
-    def _absence_final_at(self) -> float:
-        """Return when "not found" becomes final."""
-        quarantine = self._call.profile.recovery.quarantine
-        return self._in_doubt_since + absence_final_after(quarantine, used_before=self._call.progress.used_before)
+        return counts_after(
+            claim,
+            call.operation.name,
+            call.profile.recovery.quarantine,
+            sends=1 if call.operation == CLOSE_ORDER else self._sends,
+            recorded=call.earlier_sends is not None,
+            used_before=call.progress.used_before,
+        )
 
     async def _attempt(self, call: Call) -> AttemptResult:
         self._begun += 1

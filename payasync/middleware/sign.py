@@ -18,7 +18,7 @@ from payasync.credentials import SENDER, Credentials, Secret
 from payasync.errors import ConfigurationError, NotSentError, PayasyncError
 from payasync.middleware.chain import await_in_time
 from payasync.settings import invalid_setting, not_configured
-from payasync.signing.templates import fill, names_in
+from payasync.signing.templates import TIMES, fill, fill_times, names_in
 from payasync.strict_json import is_flat
 from payasync.wire.call import Call, Encoded, Layer, Reply, Send, Signature
 from payasync.wire.encode import encode, path_of
@@ -46,6 +46,22 @@ class Sender(NamedTuple):
     base_url: str = ""
     merchant_id: str = ""
     now: Callable[[], float] = time.time
+
+
+def add_times(constants: Mapping[str, Mapping[str, Any]], send: Send, now: Callable[[], float] = time.time) -> Send:
+    """Return a `send` that writes the time of each attempt into the constants of the profile that hold `{timestamp}`.
+
+    So each query can have an address of its own, that no cache knows.
+    """
+    texts = [(name, text) for table in constants.values() for name, text in table.items() if isinstance(text, str)]
+    timed = [(name, text) for name, text in texts if TIMES.search(text)]
+
+    def send_with_times(call: Call) -> Awaitable[Reply]:
+        moment = now()
+        changes = {name: fill_times(text, moment) for name, text in timed if call.fields.get(name) == text}
+        return send(call.with_fields(**changes))
+
+    return send_with_times if timed else send
 
 
 def sign(key: Secret | None, send: Send, sender: Sender = Sender()) -> Send:

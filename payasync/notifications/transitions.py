@@ -16,7 +16,6 @@ from payasync.errors import (
     clean,
     describe_error,
 )
-from payasync.middleware.recovery import absence_final_after
 from payasync.notifications.inbox import Claim, Inbox, State
 from payasync.notifications.notification import Notification, build_key, kinds_told, number_at, own_number_paths
 from payasync.profile.profile import Profile
@@ -293,7 +292,7 @@ def judge_error(error: Exception, profile: Profile, age: float) -> Transition:
     undecided = isinstance(error, AuthenticationError | RateLimitedError)
     denied = isinstance(error, ServiceError) and not undecided and error.http_status not in _REDIRECTS
     quarantine = DEFAULT_QUARANTINE if profile.recovery.quarantine is None else profile.recovery.quarantine
-    is_final = denied and age >= absence_final_after(quarantine)
+    is_final = denied and age >= quarantine
     return Transition("dead" if is_final else "pending", describe_error(error))
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import evolve, fields, frozen, has
 
-from payasync.endpoints import ARGUMENTS, Argument, AuthKind, camel_case, names_with
+from payasync.endpoints import ARGUMENTS, OPERATIONS, Argument, AuthKind, camel_case, names_with
 from payasync.profile.schema import ALL, OPEN_FIELDS, QUESTION, WRITES, AnswerShape, Question, ResultCodes
-from payasync.profile.wire_names import COMPARED, names_of, wire_name
+from payasync.profile.wire_names import COMPARED, IDENTIFIER_OF, names_of, operation_of, parameter_of, wire_name
 from payasync.signing.schemes import SortedPairs, Template
+from payasync.signing.templates import TIMES
 
 if TYPE_CHECKING:
     from payasync.profile.profile import Profile
@@ -86,6 +87,8 @@ def _list_points(profile: "Profile") -> Iterator[Point]:
         elif each.name == "endpoints":
             for name, endpoint in value.items():
                 yield Point(f"endpoints.{name}", "answered", (name,), endpoint, "how the endpoint differs")
+        elif each.name == "constants":
+            yield from _address_points(profile)
         elif each.name == "auth":
             given = (point for point in _part_points(profile, "auth", value) if point.status == "answered")
             yield from (evolve(point, needed_by=profile.bearer or ALL) for point in given)
@@ -94,6 +97,19 @@ def _list_points(profile: "Profile") -> Iterator[Point]:
             yield _point("formats.start_date", value.get("start_date", ""), "", question)
         elif has(type(value)):
             yield from _part_points(profile, each.name, value)
+
+
+def _address_points(profile: "Profile") -> Iterator[Point]:
+    """Yield each query that has one address for all times, so that a cache could repeat an earlier response to it."""
+    means = (
+        'a cache that hides its age could repeat a response: sign the query, or send it a time: t = "{milliseconds}"'
+    )
+    for name in (each.name for each in OPERATIONS if each.read):
+        sent = {**profile.constants.get("*", {}), **profile.constants.get(name, {})}.values()
+        timed = any(isinstance(value, str) and TIMES.search(value) for value in sent)
+        known = name not in IDENTIFIER_OF or parameter_of(profile, name)
+        if known and operation_of(profile, name).method == "GET" and name not in profile.signed and not timed:
+            yield Point(f"constants.{name}", "assumed", (name,), "one address for all queries", means)
 
 
 def _field_points(profile: "Profile") -> Iterator[Point]:

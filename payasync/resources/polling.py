@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import backoff
 
 from payasync.endpoints import ORDER_STATES, REFUND_STATES
-from payasync.errors import NoAnswerError, NotSentError, RateLimitedError, WaitTimeoutError, frameless_async
+from payasync.errors import (
+    NoAnswerError,
+    NotSentError,
+    RateLimitedError,
+    ServiceError,
+    WaitTimeoutError,
+    frameless_async,
+)
 from payasync.settings import Pace, is_number, not_configured
 from payasync.wire.request import Request
 from payasync.wire.response import Response
@@ -59,7 +66,8 @@ class Namespace:
         pace, reached = self._pace, _condition(query.answer.thing, until, self._profile)
         if not is_number(timeout) or not 0 < timeout < float("inf"):
             raise invalid_argument("timeout", "a number of seconds above 0", timeout)
-        end = pace.clock() + timeout
+        began = pace.clock()
+        end = began + timeout
         wanted, failure = repr(until) if isinstance(until, str) else "what was waited for", ""
         message = f"{wanted} did not come within {timeout:g} s"
         missed = WaitTimeoutError(
@@ -67,18 +75,22 @@ class Namespace:
         )
         pauses = _pauses(pace)
         while (left := end - pace.clock()) > 0:
+            asked_at = pace.clock()
             try:
                 response = await self._send(lambda: query, timeout=left)
-            except (NoAnswerError, NotSentError, RateLimitedError) as error:
-                if getattr(error, "permanent", False):
+            except (NoAnswerError, NotSentError, ServiceError) as error:
+                temporary = not isinstance(error, ServiceError) or isinstance(error, RateLimitedError)
+                if getattr(error, "permanent", False) or not (temporary or _is_older(error.response, asked_at - began)):
                     raise
                 missed.add(attempts=missed.attempts + error.attempts, retry_after=error.retry_after)
                 failure = str(error.args[0])
             else:
-                if reached(response):
+                failure = ""
+                if _is_older(response, asked_at - began):
+                    failure = f"its response is from a cache, {response.age:.0f} s old"
+                elif reached(response):
                     return response
                 missed.add(attempts=missed.attempts + response.attempts, response=response, retry_after=None, sent=True)
-                failure = ""
             left = end - pace.clock()
             if (missed.retry_after or 0.0) > left:
                 break  # the service does not want to be asked again within the time
@@ -86,6 +98,15 @@ class Namespace:
         if failure:
             missed.args = (f"{message}; the last query failed: {failure}",)
         raise missed
+
+
+_DONE: Final = ("paid", "refunded", "succeeded")
+"""The states that count at any age."""
+
+
+def _is_older(response: Response | None, seconds: float) -> bool:
+    """Return whether a cache may have had a response for longer than so many seconds, and its state may have ended."""
+    return response is not None and response.age > seconds and response.state not in _DONE
 
 
 def _pauses(pace: Pace) -> Iterator[float]:

@@ -110,6 +110,16 @@ def write_time(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
+TIMES: Final = re.compile(r"\{(timestamp|milliseconds)\}")
+"""What a constant of the profile may hold for the time of an attempt."""
+
+
+def fill_times(text: str, now: float) -> str:
+    """Return a constant of the profile with the time of an attempt, in Unix seconds or milliseconds."""
+    said = {"timestamp": int(now), "milliseconds": int(now * 1000)}
+    return TIMES.sub(lambda found: str(said[found[1]]), text)
+
+
 def parse_time(value: object, zone: tzinfo | None = None) -> float | None:
     """Return a time in seconds since 1970; `None` if the value is not a time.
 

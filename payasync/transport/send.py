@@ -9,6 +9,7 @@ from contextlib import suppress
 from gzip import GzipFile
 from http import HTTPStatus
 from io import BytesIO
+from math import inf
 from typing import Final
 
 import aiohttp
@@ -26,7 +27,8 @@ from payasync.errors import (
     PayasyncError,
     SessionClosedError,
 )
-from payasync.settings import canonical_url
+from payasync.evidence.age import QUICK, Dates
+from payasync.settings import boot_time, canonical_url
 from payasync.transport.aiohttp_request import OneShotBody
 from payasync.transport.deadlines import Deadline, LeaseOverError, NoFreeConnectionError, TooLateError, running_task
 from payasync.transport.pools import MAX_HEADERS, Pool, Pools, PoolSettings
@@ -61,6 +63,7 @@ class Transport:
         self._proxy = proxy
         self._urls: dict[str, URL] = {}
         self._max_response_bytes = max_response_bytes
+        self._dates = Dates()
         self.closed: bool = False
 
     async def send(self, call: Call) -> Reply:
@@ -84,7 +87,8 @@ class Transport:
         body = OneShotBody(encoded.body)
         began, attempt = call.deadline - call.timeouts.total, call.attempt
         response = None
-        request, limit = pool.read if call.operation.read else pool.write
+        read, posted = call.operation.read, boot_time() if call.operation.method == "POST" else -inf
+        request, limit = pool.read if read else pool.write
         try:
             with Deadline(pool.deadlines, call) as body.deadline:
                 body.deadline.holds = limit.take() or await limit.wait(body.deadline)
@@ -92,7 +96,7 @@ class Transport:
                     call.operation.method,
                     url.with_query(encoded.query) if encoded.query else url,
                     data=body,
-                    headers=_own_headers(call, encoded) if call.headers or encoded.headers else None,
+                    headers=_own_headers(call, encoded) if read or call.headers or encoded.headers else None,
                     allow_redirects=False,
                     proxy=None if self._proxy is None else self._proxy.reveal(),
                 )
@@ -106,7 +110,8 @@ class Transport:
                 headers: MultiMapping[str] = response.headers
                 if CONTENT_ENCODING in headers or len(whole) > self._max_response_bytes:
                     headers, whole = unpack(headers, whole, self._max_response_bytes)
-            return Reply(response.status, headers, whole, pool.deadlines.time() - began, attempt)
+            age = self._read_age(headers, posted, read=read)
+            return Reply(response.status, headers, whole, pool.deadlines.time() - began, attempt, age=age)
         except asyncio.CancelledError as cancelled:
             _abort(pool, body, response)
             if running_task().cancelling():
@@ -125,6 +130,14 @@ class Transport:
         if self.closed and not body.begun:
             ended = SessionClosedError("the session was closed: make another")
         raise ended
+
+    def _read_age(self, headers: MultiMapping[str], posted: float, *, read: bool) -> float:
+        """Return how long a cache may have had a response to a read. Note the date of one to a quick POST."""
+        received = boot_time()
+        age = self._dates.age(received, headers) if read else 0.0
+        if received - posted <= QUICK:
+            self._dates.note(received, headers)
+        return age
 
     async def _read_rest(self, response: aiohttp.ClientResponse) -> bytes:
         """Return a body that did not come in one part. A body that is too long is not read to its end."""
@@ -175,9 +188,14 @@ def unpack(headers: MultiMapping[str], body: bytes, most: int) -> tuple[MultiMap
     return headers, body
 
 
+_UNCACHED: Final = {"Cache-Control": "no-cache, no-store", "Pragma": "no-cache"}
+"""Asks caches for a fresh response. Some ignore it: see `payasync/evidence/age.py`."""
+
+
 def _own_headers(call: Call, encoded: Encoded) -> CIMultiDict[str]:
     """Return the headers of this call, besides those of every request."""
-    headers = CIMultiDict(encoded.headers)
+    headers = CIMultiDict(_UNCACHED if call.operation.read else ())
+    headers.update(encoded.headers)
     for name, value in call.headers.items():
         headers[name] = value.reveal() if isinstance(value, Secret) else value
     return headers

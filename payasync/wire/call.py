@@ -187,7 +187,8 @@ class Call:
         intent: The caller's own name of what a write is for.
         entry: Its place in the journal, if it was queued there.
         expected: What a response to it must match.
-        sent_before: An earlier call sent the same write, and may have succeeded.
+        earlier_sends: How many sends of earlier calls under the same number may have had an effect; `None`: no journal
+            has counted them.
         lease: The time in which this process may send it; nothing is written afterwards.
         idempotency_key: Its key, if it is a write and the profile says where the key is.
         note_used: Records in the journal that the service said "used before", within the time of the call that it
@@ -210,7 +211,7 @@ class Call:
     intent: str | None = None
     entry: Entry | None = None
     expected: Expected = field(default=Expected(Comparison()), eq=False, repr=False)
-    sent_before: bool = False
+    earlier_sends: int | None = None
     lease: Lease | None = None
     idempotency_key: str = field(default="", repr=False)
     note_used: "Callable[[Call], Awaitable[bool]] | None" = field(default=None, repr=False)
@@ -292,6 +293,7 @@ class Reply:
         recovered: It is the response to a query that was made after the first response was lost.
         verified: Whether its signature is the service's; `None` if it has none, or was not verified.
         doubt: Why its signature could not be checked, if the profile's scheme refuses a field of it.
+        age: How many seconds before a query a cache may have had the response to it.
     """
 
     status: int
@@ -302,6 +304,7 @@ class Reply:
     recovered: bool = False
     verified: bool | None = None
     doubt: str = ""
+    age: float = 0.0
 
     @property
     def document(self) -> Any:

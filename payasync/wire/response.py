@@ -97,6 +97,11 @@ class Response:
         """Whether it is the response of a query, after the call's own response was lost."""
         return self._reply.recovered
 
+    @property
+    def age(self) -> float:
+        """How many seconds before the query a cache may have had the response; 0 if none had it, or it is unknown."""
+        return self._reply.age
+
     def __repr__(self) -> str:
         # Its data may hold a signature, or a customer's details.
         state = "" if self.state is None else f" {self.state!r}"

@@ -20,7 +20,7 @@ from payasync.endpoints import custom_operation
 from payasync.journal import Journal, Patience, Reconciler, Report
 from payasync.journal.drafts import draft_from_call
 from payasync.journal.intents import Intent, Step
-from payasync.journal.reconcile_policy import KEY_OVER, NAMELESS, NOT_KEPT, Finding, QueryResult, decide
+from payasync.journal.reconcile_policy import KEY_OVER, NAMELESS, NOT_KEPT, QueryResult, decide
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.settings import Pace
 from payasync.wire.call import Call, Lease, Reply, Send, derive_idempotency_key
@@ -316,7 +316,7 @@ async def test_calls_in_two_processes_have_one_key(shop: Shop) -> None:
     assert 1 == shop.sandbox.ledger.payments()
 
 
-NOTHING_NAMES_IT: Final = QueryResult(finding=Finding.UNASKABLE, reason=NAMELESS)
+NOTHING_NAMES_IT: Final = QueryResult(claim=None, reason=NAMELESS)
 
 
 @pytest.mark.parametrize(

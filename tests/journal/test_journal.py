@@ -951,8 +951,8 @@ async def test_order_that_ends_without_its_close_is_no_contradiction(journal: Jo
 
 
 async def test_old_word_rejects_no_second_attempt(journal: Journal) -> None:
-    """If a write was sent twice, a "failed" notification does not end it, because it may be about the first attempt."""
-    await journal.settle(await sending(journal), "rejected")
+    """If a number was sent twice, a "failed" notification ends nothing, because it may be about the first send."""
+    await journal.settle(await sending(journal), "rejected", outcome=Outcome(status=200, body=b'{"state":"FAILED"}'))
     await journal.settle(await sending(journal), "accepted")
     failed = await journal.told("refunds.create", "R1", "failed", {}, merchant=MERCHANT)
     (made,) = await journal.told("refunds.create", "R1", "succeeded", {}, merchant=MERCHANT)

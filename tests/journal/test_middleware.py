@@ -18,8 +18,7 @@ from payasync.errors import (
 )
 from payasync.journal import SqliteJournal
 from payasync.journal.intents import BeginResult, Draft, Intent, Outcome, State, Step
-from payasync.journal.middleware import EARLIER, LEASE_MARGIN, TOO_LATE
-from payasync.middleware.observe import Event, Unknown
+from payasync.journal.middleware import LEASE_MARGIN, TOO_LATE
 from payasync.profile.schema import AnswerShape, States
 from payasync.settings import Timeouts
 from payasync.transport.deadlines import RESOLUTION
@@ -250,19 +249,6 @@ async def test_what_is_added_while_it_is_sent_directly_is_not_lost(
 
     assert ("new", True, "") == (kept.state, kept.queued, kept.reason)
     assert Step.SEND is (await journal.claim(kept.id, LEASE)).step
-
-
-async def test_recovered_refusal_of_what_failed_before_says_nothing(journal: SqliteJournal) -> None:
-    """If a query after a resend finds "failed", the write stays unknown: that may be the first attempt's state."""
-    told = list[Event]()
-    await sent(journal, way(FAILED), profile=TELLING)
-    layer = journal.recorder.layer(MERCHANT, SERVICE, told.append)
-    with pytest.raises(OutcomeUnknownError, match="perhaps of an earlier attempt, and this one may still") as caught:
-        await layer(call(profile=TELLING), way(evolve(FAILED, recovered=True)).send)
-    kept = await only(journal)
-
-    assert ("unknown", 2, kept.id) == (kept.state, kept.attempts, caught.value.intent_id)
-    assert [Unknown(operation="refunds.create", reference="R1", reason=EARLIER)] == told
 
 
 @pytest.mark.parametrize("recovered", [False, True])

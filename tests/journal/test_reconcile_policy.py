@@ -21,13 +21,13 @@ from payasync.errors import (
     SessionClosedError,
     StorageError,
 )
+from payasync.evidence.claims import Claim
 from payasync.evidence.comparison import Objection
 from payasync.journal import Outcome, Patience, Report, Result
 from payasync.journal.intents import END_STATES, TRANSITIONS, Intent, State
 from payasync.journal.reconcile_policy import (
     Decision,
     End,
-    Finding,
     QueryResult,
     classify_error,
     classify_response,
@@ -51,11 +51,11 @@ from tests.journal.building import START, kept, unknown
 PROFILE: Final = evolve(REQUESTS, answer=ENVELOPE, states=STATES)
 
 
-NOT_DONE: Final = QueryResult(finding=Finding.NOT_DONE, reason="the service does not know it")
+NOT_DONE: Final = QueryResult(claim=Claim.ABSENT, reason="the service does not know it")
 
 
 MINUTE: Final = timedelta(minutes=1)
-UNASKABLE: Final = QueryResult(finding=Finding.UNASKABLE, reason="nothing names it")
+UNASKABLE: Final = QueryResult(claim=None, reason="nothing names it")
 
 
 PAID: Final = {
@@ -110,7 +110,7 @@ def test_response_about_another_refund(*, about_another: bool, expected: State |
     words = "outRefundNo is R9 in the response, and R1 in the request"
     objection = Objection(words, about_another=about_another)
     error = NoAnswerError("HTTP 200; repeating it is harmless", reason=words, objection=objection, retry_after=7.0)
-    evidence = QueryResult(finding=Finding.UNMATCHED, state=expected, reason=words, retry_after=7.0)
+    evidence = QueryResult(claim=Claim.UNCLEAR, about_another=True, state=expected, reason=words, retry_after=7.0)
 
     assert evidence == classify_error(error)
 
@@ -145,33 +145,33 @@ def test_answer_that_holds_nothing(state: State, document: object) -> None:
         intent, RefundResponse.of(call_for("refunds.status", PROFILE), reply(document)), PROFILE
     )
 
-    assert (Finding.UNCLEAR, "the service says nothing about the refund") == (evidence.finding, evidence.reason)
+    assert (Claim.UNCLEAR, "the service says nothing about the refund") == (evidence.claim, evidence.reason)
 
 
 MEANINGLESS: Final = ", and the profile does not say what its state means"
 
 
 @pytest.mark.parametrize(
-    ("operation", "value", "finding", "state", "reason"),
+    ("operation", "value", "claim", "state", "reason"),
     [
-        ("refunds.create", "DONE", Finding.KNOWN, "succeeded", "the refund's state is succeeded"),
-        ("refunds.create", "ODD", Finding.UNCLEAR, "accepted", f"the service knows the refund{MEANINGLESS}"),
-        ("orders.place", "SUCCESS", Finding.KNOWN, "succeeded", "the order's state is paid"),
-        ("orders.place", 3, Finding.KNOWN, "rejected", "the order's state is closed"),
-        ("orders.place", "WAIT", Finding.KNOWN, "accepted", "the order's state is pending"),
-        ("orders.close", 3, Finding.KNOWN, "succeeded", "the order's state is closed"),
-        ("orders.close", 2, Finding.KNOWN, "rejected", "the order's state is paid"),
-        ("orders.close", "WAIT", Finding.NOT_DONE, None, "the order's state is pending"),
-        ("orders.close", "ODD", Finding.UNCLEAR, None, "the profile does not say what the order's state means"),
+        ("refunds.create", "DONE", Claim.DONE, "succeeded", "the refund's state is succeeded"),
+        ("refunds.create", "ODD", Claim.UNCLEAR, None, f"the service knows the refund{MEANINGLESS}"),
+        ("orders.place", "SUCCESS", Claim.DONE, "succeeded", "the order's state is paid"),
+        ("orders.place", 3, Claim.ENDED, "rejected", "the order's state is closed"),
+        ("orders.place", "WAIT", Claim.UNDER_WAY, "accepted", "the order's state is pending"),
+        ("orders.close", 3, Claim.DONE, "succeeded", "the order's state is closed"),
+        ("orders.close", 2, Claim.REFUSED, "rejected", "the order's state is paid"),
+        ("orders.close", "WAIT", Claim.ABSENT, None, "the order's state is pending"),
+        ("orders.close", "ODD", Claim.UNCLEAR, None, f"the service knows the order{MEANINGLESS}"),
     ],
 )
 def test_what_a_state_says_of_a_write(
-    operation: str, value: object, finding: Finding, state: State | None, reason: str
+    operation: str, value: object, claim: Claim, state: State | None, reason: str
 ) -> None:
     """If a thing exists, the write made it. If an order is still pending, the write did not close it."""
     profile = evolve(PROFILE, states=evolve(STATES, order={**STATES.order, "pending": ("WAIT",)}))
     response = answered(RefundResponse if operation == "refunds.create" else OrderResponse, operation, value, profile)
-    expected = QueryResult(finding=finding, state=state, reason=reason)
+    expected = QueryResult(claim=claim, state=state, reason=reason)
 
     assert expected == classify_response(unknown(operation=operation), response, profile)
 
@@ -185,24 +185,24 @@ def test_what_has_no_states_is_done_when_it_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "finding"),
+    ("error", "claim"),
     [
-        (ServiceError("HTTP 404, not found", absent=True), Finding.NOT_DONE),
-        (ServiceError("HTTP 404, not found", absent=False), Finding.UNCLEAR),
-        (ServiceError("HTTP 302"), Finding.UNCLEAR),
-        (AuthenticationError("HTTP 401"), Finding.SILENT),
-        (RateLimitedError("HTTP 429"), Finding.SILENT),
-        (NoAnswerError("HTTP 503"), Finding.SILENT),
-        (NotSentError("connection refused"), Finding.SILENT),
-        (InvalidSignatureError("forged"), Finding.SILENT),
-        (InvalidArgumentError("extra must be given"), Finding.UNASKABLE),
-        (NotConfiguredError("refund_status is open", field="refund_status"), Finding.UNASKABLE),
-        (NotConfiguredError("payment_status is open", field="payment_status"), Finding.UNASKABLE),
+        (ServiceError("HTTP 404, not found", absent=True), Claim.ABSENT),
+        (ServiceError("HTTP 404, not found", absent=False), Claim.UNCLEAR),
+        (ServiceError("HTTP 302"), Claim.UNCLEAR),
+        (AuthenticationError("HTTP 401"), Claim.BUSY),
+        (RateLimitedError("HTTP 429"), Claim.BUSY),
+        (NoAnswerError("HTTP 503"), Claim.BUSY),
+        (NotSentError("connection refused"), Claim.BUSY),
+        (InvalidSignatureError("forged"), Claim.BUSY),
+        (InvalidArgumentError("extra must be given"), None),
+        (NotConfiguredError("refund_status is open", field="refund_status"), None),
+        (NotConfiguredError("payment_status is open", field="payment_status"), None),
     ],
 )
-def test_what_an_error_says(error: PayasyncError, finding: Finding) -> None:
+def test_what_an_error_says(error: PayasyncError, claim: Claim | None) -> None:
     """Only the service's word about this write counts. If keys, network or rate limits fail, it is queried again."""
-    assert finding is classify_error(error).finding
+    assert claim is classify_error(error).claim
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_what_is_wrong_here_says_nothing_of_any_write(error: PayasyncError) -> N
 def test_words_of_an_error() -> None:
     """The reason of a failed query has the error's first part, without the advice to programs."""
     error = NoAnswerError("HTTP 503, the service failed; repeating it is harmless", retry_after=7.0)
-    expected = QueryResult(finding=Finding.SILENT, reason="HTTP 503, the service failed", retry_after=7.0)
+    expected = QueryResult(claim=Claim.BUSY, reason="HTTP 503, the service failed", retry_after=7.0)
 
     assert expected == classify_error(error)
 
@@ -236,13 +236,13 @@ QUARANTINE: Final = 60.0
 PATIENCE: Final = Patience(first=2.0, longest=100.0, questions=4, give_up=1000.0, sends=3)
 
 
-SILENT: Final = QueryResult(finding=Finding.SILENT, reason="connection refused", retry_after=None)
+SILENT: Final = QueryResult(claim=Claim.BUSY, reason="connection refused", retry_after=None)
 
 
-UNCLEAR: Final = QueryResult(finding=Finding.UNCLEAR, reason="HTTP 302")
+UNCLEAR: Final = QueryResult(claim=Claim.UNCLEAR, reason="HTTP 302")
 
 
-UNMATCHED: Final = QueryResult(finding=Finding.UNMATCHED, reason="it is about R9")
+UNMATCHED: Final = QueryResult(claim=Claim.UNCLEAR, about_another=True, reason="it is about R9")
 
 
 UNMATCHED_FOR_GOOD: Final = evolve(UNMATCHED, state="manual")
@@ -263,9 +263,13 @@ def decided(
     )
 
 
+CLAIMS: Final = {"succeeded": Claim.DONE, "accepted": Claim.UNDER_WAY, "rejected": Claim.ENDED}
+REFUSED: Final = QueryResult(claim=Claim.REFUSED, state="rejected", reason="the order's state is paid")
+
+
 def said(state: State) -> QueryResult:
     """Return that the service reported a state."""
-    return QueryResult(finding=Finding.KNOWN, state=state, reason="the refund is so")
+    return QueryResult(claim=CLAIMS[state], state=state, reason="the refund is so")
 
 
 DAY: Final = timedelta(seconds=PATIENCE.give_up)
@@ -277,9 +281,10 @@ ACCEPTED: Final[dict[str, Any]] = {"state": "accepted", "denied": 3, "silent_sin
 QUEUED: Final[dict[str, Any]] = {"queued": True}
 TWICE: Final[dict[str, Any]] = {"attempts": 2}
 SINCE: Final = "no usable response since 2026-12-31: "
+CACHED: Final = "the service does not know it (from a cache, 19 s old) yet, and it may still arrive"
 YET: Final = "the service does not know it yet, and it may still arrive"
 USED: Final = "the service does not know it; and it said before that the number was used"
-EARLIER: Final = "the refund is so, perhaps of an earlier attempt, and it may still arrive"
+EARLIER: Final = "the refund is so, perhaps of an earlier send, and this one may still arrive"
 NEVER: Final = "never arrived: the service does not know it"
 
 UNKNOWN_ONES: Final[dict[str, list[tuple[dict[str, Any], QueryResult, float, dict[str, Any]]]]] = {
@@ -311,13 +316,31 @@ UNKNOWN_ONES: Final[dict[str, list[tuple[dict[str, Any], QueryResult, float, dic
         ({"answered": True, "asked": 9, "silent": 6}, NOT_DONE, LONG, {"state": "unknown"}),
         ({"answered": True, "asked": 9, "silent": 5}, NOT_DONE, LONG, {"state": "manual"}),
     ],
-    "If a write was sent more than once, a refusal may be about an earlier attempt until the quarantine is over.": [
-        (TWICE, said("rejected"), 59, {"state": "unknown", "reason": EARLIER}),
+    "If a number was sent more than once, what did not succeed may be an earlier send, until the quarantine is over.": [
+        (TWICE, said("rejected"), 59, {"state": "unknown", "reason": EARLIER, "pause": 1.0}),
+        (TWICE, said("accepted"), 59, {"state": "unknown", "reason": EARLIER}),
+        (TWICE, said("accepted"), 60, {"state": "accepted"}),
+        (TWICE, said("succeeded"), 0, {"state": "succeeded"}),
+        (TWICE | {"ineffective": 1}, said("rejected"), 0, {"state": "rejected"}),
+        (TWICE | {"ineffective": 1}, said("accepted"), 0, {"state": "accepted"}),
         (TWICE, said("rejected"), 60, {"state": "rejected", "reason": "the refund is so"}),
         (TWICE | QUEUED, said("rejected"), 60, {"state": "rejected"}),
-        (TWICE | {"state": "accepted"}, said("rejected"), 0, {"state": "rejected"}),
-        (TWICE | {"operation": "orders.close"}, said("rejected"), 0, {"state": "rejected"}),
-        (TWICE | {"answered": True}, said("rejected"), 0, {"state": "rejected"}),
+        (TWICE | {"state": "accepted"}, said("rejected"), 59, {"state": "accepted", "reason": EARLIER, "denied": 0}),
+        (TWICE | {"state": "accepted"}, said("rejected"), 60, {"state": "rejected"}),
+        (TWICE | {"operation": "orders.close"}, REFUSED, 0, {"state": "rejected"}),
+        (TWICE | {"operation": "orders.close"}, said("succeeded"), 0, {"state": "succeeded"}),
+        (TWICE | {"answered": True}, said("rejected"), 59, {"state": "unknown"}),
+        (TWICE | {"answered": True}, said("rejected"), 60, {"state": "rejected"}),
+    ],
+    "A response out of a cache answers a question of an earlier moment. What was done stays done.": [
+        ({}, evolve(NOT_DONE, age=19.0), 78, {"state": "unknown", "reason": CACHED, "pause": 1.0}),
+        ({}, evolve(NOT_DONE, age=19.0), 79, {"state": "rejected"}),
+        ({}, evolve(said("rejected"), age=19.0), 18, {"state": "unknown"}),
+        ({}, evolve(said("rejected"), age=19.0), 19, {"state": "rejected"}),
+        ({}, evolve(said("accepted"), age=19.0), 0, {"state": "accepted"}),
+        ({}, evolve(said("succeeded"), age=19.0), 0, {"state": "succeeded"}),
+        ({"operation": "orders.close"}, evolve(said("succeeded"), age=19.0), 18, {"state": "unknown"}),
+        ({"operation": "orders.close"}, evolve(REFUSED, age=19.0), 0, {"state": "rejected"}),
     ],
     "After some responses about something else, a person must find out; a response for good is believed at once.": [
         *(
@@ -391,12 +414,14 @@ def test_what_follows_for_an_accepted_write(
 
 
 def test_without_a_quarantine_not_found_is_never_final() -> None:
-    """If the profile has no quarantine, "not found" and a refusal of a resend lead to *manual* after some queries."""
+    """Without a quarantine, "not found" leads to *manual* after some queries, and the end of a resend after a day."""
     states = [decided(unknown(asked=asked), NOT_DONE, LONG, None).state for asked in (3, 4)]
-    refused = [decided(unknown(asked=asked, **TWICE), said("rejected"), LONG, None) for asked in (3, 4)]
+    twice = [unknown(state=state, asked=50, **TWICE) for state in ("unknown", "accepted")]
+    ended = [decided(each, said("rejected"), after, None) for each in twice for after in (999, 1000)]
 
-    assert ["unknown", "manual"] == states == [each.state for each in refused]
-    assert refused[1].reason.startswith("asked 4 times: the refund is so; the profile has no recovery.quarantine")
+    assert ["unknown", "manual"] == states
+    assert ["unknown", "manual", "accepted", "manual"] == [each.state for each in ended]
+    assert f"{EARLIER}; the profile has no recovery.quarantine" in ended[1].reason
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ UPDATE payasync_intents SET
     sent_at = CASE :state WHEN 'unknown' THEN :now ELSE sent_at END,
     tick = CASE :state WHEN 'unknown' THEN :tick ELSE tick END,
     answered = :answered OR (answered AND :state = 'unknown'), outcome = coalesce(:outcome, outcome), denied = 0,
-    silent_since = NULL
+    silent_since = NULL, ineffective = ineffective + :ineffective
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id;
 
 -- name: note_used

@@ -1,0 +1,171 @@
+"""Responses out of caches, which answer a question that was asked earlier."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from functools import partial
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import pytest
+from attrs import evolve
+
+from payasync import CreateRefund, Endpoint, OutcomeUnknownError, States
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.session import Session
+from tests.evidence.test_origin import CODED, KEYS, REFUND, refunded
+from tests.foreign.recorder import RESET, Answer, Recorder, answer
+
+NOT_FOUND: Final = b'{"code": "NONE"}'
+DONE: Final = answer(200, b'{"code": "OK", "state": "DONE"}')
+FAILED: Final = b'{"code": "OK", "state": "FAILED"}'
+STATED: Final = evolve(
+    CODED,
+    answer=evolve(CODED.answer, refund_status="state"),
+    states=States(refund={"processing": ("RUNS",), "succeeded": ("DONE",), "failed": ("FAILED",)}),
+)
+NOON: Final = datetime(2026, 11, 29, 12, tzinfo=UTC)
+
+
+def old(status: int, body: bytes, age: object) -> Answer:
+    """Return a response out of a cache that says how old it is."""
+    return answer(status, body, ("Age", str(age)))
+
+
+def dated(status: int, body: bytes, seconds: float = 0) -> Answer:
+    """Return a response with the date of so many seconds after noon."""
+    return answer(status, body, ("Date", format_datetime(NOON + timedelta(seconds=seconds), usegmt=True)))
+
+
+@pytest.mark.parametrize("age", [900, "900", "0, 900", "900,0", "999999999999"])
+async def test_cached_absence_sends_nothing_again(age: object) -> None:
+    """After a lost response, "not found" out of a cache is not final: the refund is sent once."""
+    found, sends = await refunded(Recorder([RESET], otherwise=old(404, NOT_FOUND, age)))
+
+    assert (OutcomeUnknownError, 1) == (type(found), sends)
+    assert "from a cache" in str(found)
+
+
+@pytest.mark.parametrize("age", [0, "", "-900", "900s", "soon"])
+async def test_no_age_is_no_cache(age: object) -> None:
+    """An `Age` of 0, which some CDNs always add, or one that is no number, delays nothing."""
+    answers = [RESET, old(404, NOT_FOUND, age)]
+    found, sends = await refunded(Recorder(answers, otherwise=answer(200, b'{"code": "OK"}')))
+
+    assert (None, 2) == (found.state, sends)
+
+
+async def test_cached_success_counts_at_any_age() -> None:
+    """What was done stays done: a cached success ends the doubt."""
+    found, sends = await refunded(
+        Recorder([RESET], otherwise=old(200, b'{"code": "OK", "state": "DONE"}', 900)), STATED
+    )
+
+    assert ("succeeded", True, 900.0, 1) == (found.state, found.recovered, found.age, sends)
+
+
+async def asked(answers: list[Answer]) -> list[float]:
+    """Return the ages of the responses to queries. POSTs are refunds, which show the difference of the clocks."""
+    ages = list[float]()
+    with Recorder(answers, otherwise=answer(500)) as service:
+        async with Session(service.url, credentials=KEYS, profile=STATED) as pay:
+            for each in answers:
+                if b"DONE" in each.raw:
+                    ages.append((await pay.refunds.status("R1")).age)
+                else:
+                    await pay.send(CreateRefund(**REFUND))
+    return [round(age) for age in ages]
+
+
+POST: Final = partial(dated, 200, b'{"code": "OK"}')
+GET: Final = partial(dated, 200, b'{"code": "OK", "state": "DONE"}')
+
+
+@pytest.mark.parametrize(
+    ("answers", "ages"),
+    [
+        ([GET(-900)], [0]),
+        ([POST(0), GET(0), GET(-30)], [0, 28]),
+        ([POST(0), POST(-60), GET(-60)], [0]),
+        ([POST(-900), GET(-900), GET(0)], [0, 0]),
+        ([answer(200, b'{"code": "OK"}'), GET(-900)], [0]),
+        ([POST(0), DONE], [0]),
+        ([POST(0), answer(200, b'{"code": "OK", "state": "DONE"}', ("Date", "yesterday"))], [0]),
+        ([POST(-900), *[POST(0)] * 20, GET(-900)], [898]),
+    ],
+    ids=[
+        "no POST shows the clocks",
+        "a cache leaves the date",
+        "two clocks differ by a minute",
+        "the service's clock is late",
+        "POSTs without a date",
+        "a query without a date",
+        "a date that is none",
+        "only the last 20 POSTs",
+    ],
+)
+async def test_age_by_date(answers: list[Answer], ages: list[float]) -> None:
+    """A `Date` shows the age, beyond the largest difference of the clocks that the last POSTs have shown."""
+    assert ages == await asked(answers)
+
+
+async def test_queries_ask_caches_to_stay_out() -> None:
+    """Each query asks for an uncached response, and a write has no such header."""
+    with Recorder(otherwise=DONE) as service:
+        async with Session(service.url, credentials=KEYS, profile=STATED) as pay:
+            await pay.send(CreateRefund(**REFUND))
+            await pay.refunds.status("R1")
+        write, query = service.requests
+
+    assert ([], []) == (write.header("Cache-Control"), write.header("Pragma"))
+    assert (["no-cache, no-store"], ["no-cache"]) == (query.header("Cache-Control"), query.header("Pragma"))
+
+
+async def waited(answers: list[Answer], until: Any) -> Any:
+    """Return how a wait for a refund ends."""
+    with Recorder(answers, otherwise=DONE) as service:
+        async with Session(service.url, credentials=KEYS, profile=STATED) as pay:
+            return await pay.refunds.wait("R1", until=until, timeout=5)
+
+
+@pytest.mark.parametrize("cached", [old(200, FAILED, 900), old(404, NOT_FOUND, 900)])
+async def test_wait_does_not_end_by_an_older_response(cached: Answer) -> None:
+    """A poll of `wait` goes on after a response that was asked for before `wait` began."""
+    found = await waited([cached], lambda response: response.state in {"failed", "succeeded"})
+
+    assert ("succeeded", 0.0) == (found.state, found.age)
+
+
+async def test_wait_ends_by_a_cached_success() -> None:
+    """A success ends a wait at any age."""
+    assert 900.0 == (await waited([old(200, b'{"code": "OK", "state": "DONE"}', 900)], "succeeded")).age
+
+
+async def test_constant_gives_each_query_an_address_of_its_own() -> None:
+    """`{milliseconds}` in a constant is the time of the attempt, so that no cache knows the address of a query."""
+    constants = {"refunds.status": {"t": "{milliseconds}", "at": "s{timestamp}"}}
+    profile = evolve(STATED, signed=("refunds.create",), constants=constants)
+    with Recorder(otherwise=DONE) as service:
+        async with Session(service.url, credentials=KEYS, profile=profile) as pay:
+            await pay.refunds.status("R1")
+        sent = dict(parse_qsl(service.only.query))
+    async with Sandbox(profile=evolve(PROFILE, constants=constants)) as sandbox, sandbox.session() as pay:
+        order = await sandbox.given.paid_order(total_amt=450)
+        await pay.refunds.create(**{**REFUND, "out_trade_no": order})
+        played = await pay.refunds.status("R1")
+
+    assert sent["t"][:10] == sent["at"][1:]
+    assert (13, "R1", "succeeded") == (len(sent["t"]), sent["outRefundNo"], played.state)
+
+
+@pytest.mark.parametrize(
+    ("changes", "listed"),
+    [
+        ({"signed": ("refunds.create",)}, ["constants.refunds.status"]),
+        ({"signed": ("refunds.create",), "constants": {"*": {"t": "{timestamp}"}}}, []),
+        ({"signed": ("refunds.create",), "endpoints": {"refunds.status": Endpoint(method="POST")}}, []),
+        ({}, []),
+    ],
+)
+def test_audit_lists_queries_that_a_cache_could_repeat(changes: dict[str, Any], listed: list[str]) -> None:
+    """The audit lists each unsigned GET query without a time in its address."""
+    assert listed == [each.name for each in evolve(STATED, **changes).audit() if each.name.startswith("constants.")]

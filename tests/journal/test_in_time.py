@@ -1,0 +1,207 @@
+"""A number that was sent more than once: what the service says of it may be of an earlier send."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync import CloseOrder, OutcomeUnknownError, PayasyncError, PlaceOrder, Recovery, ServiceError, Session
+from payasync.journal import Journal, Reconciler
+from payasync.settings import Pace
+from tests.foreign.recorder import Answer, Recorder, answer
+from tests.journal.building import Clock
+from tests.journal.service import LOST, QUARANTINE, QUICK, SAYS, Service, said, serving
+from tests.matrix.cells import session
+
+FAILED: Final = said("REFUND_FAILED")
+PROCESSING: Final = said("PROCESSING")
+SUCCEEDED: Final = said("SUCCEEDED")
+REFUSED: Final = answer(400, b'{"code":"SBX_INVALID"}')
+TOO_MANY: Final = answer(429, b'{"code":"SBX_RATE_LIMITED"}')
+
+
+@pytest.fixture
+async def repeated(store: Journal, clock: Clock) -> AsyncIterator[Service]:
+    """A refund that was accepted, and failed, so that its caller may repeat it."""
+    async with serving(store, clock, PROCESSING, FAILED) as service:
+        await service.called()
+
+        assert "rejected" == (await service.reconciled()).state
+
+        yield service
+
+
+async def test_replica_that_is_behind_rejects_no_repeated_refund(repeated: Service) -> None:
+    """A refund that failed is repeated and accepted: "failed" counts again after the quarantine, and not before."""
+    await repeated.called()
+    early = await repeated.reconciled(QUARANTINE - 1)
+    told = await repeated.journal.told("refunds.create", "R1", "failed", {}, merchant="M1")
+    late = await repeated.reconciled(1)
+
+    assert ("accepted", [], "rejected") == (early.state, told, late.state)
+    assert "perhaps of an earlier send" in early.reason
+    assert 2 == repeated.sends
+
+
+@pytest.mark.parametrize("query", [FAILED, PROCESSING])
+async def test_lost_repeat_is_not_ended_by_the_earlier_send(repeated: Service, query: Answer) -> None:
+    """If the response to a repeat is lost, "failed" and "processing" decide nothing before the quarantine is over."""
+    repeated.say(LOST, query)
+    told = await repeated.called()
+    early = await repeated.reconciled(QUARANTINE - 1)
+    late = await repeated.reconciled(1)
+
+    assert isinstance(told, OutcomeUnknownError)
+    assert told.response is not None
+    assert "perhaps of an earlier moment" in str(told)
+    assert ("unknown", "rejected" if query is FAILED else "accepted") == (early.state, late.state)
+
+
+async def test_success_of_a_repeat_counts_immediately(repeated: Service) -> None:
+    """If the response to a repeat is lost, "succeeded" is believed: both sends are one refund."""
+    repeated.say(LOST, SUCCEEDED)
+    told: Any = await repeated.called()
+
+    assert ("succeeded", True, "succeeded") == (told.state, told.recovered, (await repeated.kept()).state)
+
+
+async def test_duplicate_of_a_repeat_is_not_ended_by_the_earlier_send(repeated: Service) -> None:
+    """If a repeat is called a duplicate, "failed" may be about the first send: the write stays unknown."""
+    repeated.say(answer(409, b'{"code":"SBX_DUPLICATE"}'), said("REFUND_FAILED"))
+    told = await repeated.called()
+
+    assert (OutcomeUnknownError, "unknown") == (type(told), (await repeated.kept()).state)
+
+
+@pytest.mark.parametrize("first", [REFUSED, TOO_MANY])
+async def test_send_without_effect_is_not_counted(store: Journal, clock: Clock, first: Answer) -> None:
+    """After a refusal, or a 429 before execution, there is one send: "failed" is about it, and counts immediately."""
+    http = evolve(SAYS.http, rate_limit_precedes_execution=True, uncoded=(*SAYS.http.uncoded, 429))
+    says = evolve(SAYS, http=http)
+    async with serving(store, clock, first, says=says) as service:
+        assert isinstance(await service.called(), ServiceError)
+
+        service.say(PROCESSING, FAILED)
+        await service.called()
+        ended = await service.reconciled()
+
+    assert (("rejected", 2, 1), "refund's state is failed") == (
+        (ended.state, ended.attempts, ended.sends),
+        ended.reason.removeprefix("the "),
+    )
+
+
+async def test_without_a_quarantine_a_person_decides_about_a_repeat(store: Journal, clock: Clock) -> None:
+    """Without a quarantine, "failed" of a number that was sent twice never counts: the write becomes *manual*."""
+    async with serving(store, clock, PROCESSING, FAILED, says=evolve(SAYS, recovery=Recovery())) as service:
+        await service.called()
+        await service.reconciled()
+        await service.called()
+        early = await service.reconciled(86_000)
+        late = await service.reconciled(401)
+
+    assert ("accepted", "manual") == (early.state, late.state)
+    assert "recovery.quarantine" in late.reason
+
+
+@pytest.mark.parametrize(("age", "state"), [(0, "rejected"), (QUARANTINE, "unknown")])
+async def test_cached_absence_is_not_final(store: Journal, clock: Clock, age: float, state: str) -> None:
+    """A "not found" out of a cache answers an earlier question: its age delays the end of the quarantine."""
+    async with serving(store, clock, LOST) as service:
+        await service.called()
+        service.say(query=answer(404, b'{"code":"SBX_NOT_FOUND"}', ("Age", str(age))))
+        found = await service.reconciled(QUARANTINE + 5)
+
+    assert (state, age > 0) == (found.state, f"from a cache, {age:.0f} s old" in found.reason)
+
+
+NUMBER: Final = "T1"
+PLACE: Final = PlaceOrder(out_trade_no=NUMBER, total_amt=450, currency="CAD")
+CLOSE: Final = CloseOrder(out_trade_no=NUMBER)
+
+
+def order(state: str) -> Answer:
+    """Return a response about the order."""
+    facts = {"code": "SBX_OK", "status": f"SBX_{state}", "outTradeNo": NUMBER, "totalAmt": 450, "merchantId": "M1"}
+    return answer(200, json.dumps(facts).encode())
+
+
+class Orders:
+    """An order that is placed, closed, and placed again, at a service whose responses a test chooses."""
+
+    def __init__(self, says: dict[str, Answer], recorder: Recorder, pay: Session, store: Journal, clock: Clock) -> None:
+        self.says = says
+        self.recorder = recorder
+        self.pay = pay
+        self.store = store
+        self.clock = clock
+
+    async def called(self, request: PlaceOrder | CloseOrder) -> Any:
+        """Send a request, and return its response or its error."""
+        try:
+            return await self.pay.send(request)
+        except PayasyncError as error:
+            return error
+
+    async def reconciled(self, after: float = 0.0) -> dict[str, str]:
+        """Let time pass, run the reconciler, and return the states of the intents by their operations."""
+        self.clock.advance(after)
+        await Reconciler(self.pay, self.store, pace=Pace(clock=self.clock)).run_once()
+        return {each.operation: each.state for each in await self.store.list()}
+
+    def received(self, path: str) -> int:
+        """Return how many requests came to a path."""
+        return sum(each.path == path for each in self.recorder.requests)
+
+
+@pytest.fixture
+async def orders(store: Journal, clock: Clock) -> AsyncIterator[Orders]:
+    """An order that was placed, and closed."""
+    says = {"/payment/unifiedorder": order("PENDING"), "/payment/closeorder": order("CLOSED")}
+    says["/payment/orderquery"] = order("CLOSED")
+    with Recorder(by_path=says) as recorder:
+        async with session(recorder, SAYS, journal=store, retry=QUICK) as pay:
+            orders = Orders(says, recorder, pay, store, clock)
+            await orders.called(PLACE)
+            await orders.called(CLOSE)
+
+            assert {"orders.place": "rejected", "orders.close": "succeeded"} == await orders.reconciled(QUARANTINE)
+
+            clock.advance(1)
+            yield orders
+
+
+async def test_close_is_sent_again_after_a_new_place(orders: Orders) -> None:
+    """A recorded close is no close of an order that was placed again since. Otherwise the record is the response."""
+    recorded = await orders.called(CLOSE)
+    before = orders.received("/payment/closeorder")
+    await orders.called(PLACE)
+    closed = await orders.called(CLOSE)
+
+    assert ("closed", 0, 1) == (recorded.state, recorded.attempts, before)
+    assert ("closed", 1, 2) == (closed.state, closed.attempts, orders.received("/payment/closeorder"))
+
+
+async def test_earlier_close_is_no_close_of_the_order_that_was_placed_again(orders: Orders) -> None:
+    """After a second place, "closed" ends a close whose response was lost after the quarantine, and not before."""
+    await orders.called(PLACE)
+    orders.says["/payment/closeorder"] = answer(409, b'{"code":"SBX_DUPLICATE"}')
+    unknown = await orders.called(CLOSE)
+    early = await orders.reconciled(QUARANTINE - 1)
+    told = await orders.store.told("orders.close", NUMBER, "closed", {}, merchant="M1")
+    late = await orders.reconciled(1)
+
+    assert isinstance(unknown, OutcomeUnknownError)
+    assert ("unknown", [], "succeeded") == (early["orders.close"], told, late["orders.close"])
+
+
+async def test_pending_of_an_earlier_place_is_no_acceptance(orders: Orders) -> None:
+    """If the response to a second place is lost, "pending" may be the first order's: the write stays unknown."""
+    orders.says |= {"/payment/unifiedorder": LOST, "/payment/orderquery": order("PENDING")}
+    placed = await orders.called(PLACE)
+    orders.says["/payment/orderquery"] = order("CLOSED")
+    early = await orders.reconciled(6)
+
+    assert (OutcomeUnknownError, "unknown") == (type(placed), early["orders.place"])
