@@ -568,8 +568,9 @@ class Session:
             if shield:
                 return await self._in_flight.shield(self._send(maker, timeout=timeout, intent=intent))
             request = maker()
-            usual = timeout is None and intent is None and not self._closed and not self._in_flight.closed
-            timeouts = self._options.timeouts if usual else self._timeouts_of(request, timeout, intent)
+            timeouts = self._options.timeouts
+            if timeout is not None or intent is not None or self._closed or self._in_flight.closed:
+                timeouts = self._timeouts_of(request, timeout, intent)
             loop = asyncio.get_running_loop()
             call = self._codec.call(request, timeouts, loop.time() + timeouts.total, intent)
             answer = request.answer
@@ -577,8 +578,7 @@ class Session:
             self._in_flight.begin(call.progress, loop)
             try:
                 reply = await self._send_call(call)  # not as an argument: the call in flight would hold a bound method
-                response: R = answer.of(call, reply)  # type: ignore[assignment] # its own
-                return response
+                return answer.of(call, reply)  # type: ignore[return-value] # its own
             finally:
                 self._in_flight.end(call.progress)
         except BaseException as error:  # noqa: BLE001 - it is raised below

@@ -78,7 +78,7 @@ def waiting(pay: Any) -> int:
     lines = [line for made in connectors(pay) for line in made._waiters.values()]
     if not isinstance(pay, aiohttp.ClientSession):
         pools = pay._transport._pools._pools.values()
-        lines += [limit._waiting for pool in pools for limit in (pool.write_limit, pool.read_limit)]
+        lines += [limit._waiting for pool in pools for _, limit in (pool.write, pool.read)]
     return sum(map(len, lines))
 
 

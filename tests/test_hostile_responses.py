@@ -215,6 +215,7 @@ ADDRESSES: Final[dict[str, bool]] = {
     "https://pay.example/\u2028": False,
     "https://pay.example\uff0f.evil.example/": False,
     "https://[::1/p": False,
+    "https://xn--a/p": False,
 }
 """By address, whether a browser may be sent there if `upi` is listed besides `https`."""
 

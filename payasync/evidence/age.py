@@ -4,7 +4,7 @@ import re
 from collections import deque
 from email.utils import parsedate_to_datetime
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 from multidict import MultiMapping
 
@@ -16,13 +16,6 @@ _TOLERANCE: Final = 2.0
 _SECONDS: Final = re.compile(r"(?<![^\s,])[0-9]{1,12}(?![^\s,])")
 
 
-class _Receipt(NamedTuple):
-    """A response, with when it came by our own clock, which counts while the machine is suspended, too."""
-
-    received: float
-    headers: MultiMapping[str]
-
-
 class Dates:
     """The dates of the last responses that no cache can have had, because they are to a POST.
 
@@ -30,11 +23,12 @@ class Dates:
     """
 
     def __init__(self) -> None:
-        self._receipts: deque[_Receipt] = deque(maxlen=POSTS)
+        # When each came, by our own clock, which counts while the machine is suspended, too; and its headers.
+        self._receipts: deque[tuple[float, MultiMapping[str]]] = deque(maxlen=POSTS)
 
     def note(self, received: float, headers: MultiMapping[str]) -> None:
         """Remember the response to a POST that came quickly."""
-        self._receipts.append(_Receipt(received, headers))
+        self._receipts.append((received, headers))
 
     def age(self, received: float, headers: MultiMapping[str]) -> float:
         """Return how many seconds before the query its response may have been made; 0 if nothing says so.
@@ -44,14 +38,14 @@ class Dates:
             headers: Of the response. A cache adds `Age`, or leaves the `Date` of the service.
         """
         told = max(map(int, _SECONDS.findall(",".join(headers.getall("Age", ())))), default=0)
-        usual = max((_lag(each) for each in self._receipts), default=-inf)
-        lag = _lag(_Receipt(received, headers))
+        usual = max((_lag(*each) for each in self._receipts), default=-inf)
+        lag = _lag(received, headers)
         return max(float(told), lag - usual - _TOLERANCE if inf > usual > -inf else 0.0, 0.0)
 
 
-def _lag(receipt: _Receipt) -> float:
+def _lag(received: float, headers: MultiMapping[str]) -> float:
     """Return how far our clock is ahead of the date of a response; `-inf` without a date."""
     try:
-        return receipt.received - parsedate_to_datetime(receipt.headers.get("Date", "")).timestamp()
+        return received - parsedate_to_datetime(headers.get("Date", "")).timestamp()
     except (ValueError, OverflowError):
         return -inf

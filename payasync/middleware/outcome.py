@@ -124,12 +124,12 @@ def classify(call: Call, result: AttemptResult) -> Outcome:
         return Outcome.NOT_SENT if repeatable else Outcome.NOT_SENDABLE
     status, document = result.status, result.document
     outcome = _classify_2xx(call, result, document) if 200 <= status < 300 else _classify_status(call, result)
-    if status >= 500 or outcome is Outcome.REDIRECT:
+    refused = outcome is not SUCCESS
+    if refused and (status >= 500 or outcome is Outcome.REDIRECT):
         return outcome
     shape = call.profile.answer
     if (shape.signature or shape.header) and _is_unverified(call, outcome, result):
         return Outcome.UNVERIFIED
-    refused = outcome is not SUCCESS
     objected = _object_to_refusal(call, outcome, result) if refused else _object_to_success(call, document)
     return Outcome.UNRECOGNISED if objected else outcome
 
@@ -138,9 +138,8 @@ def _classify_2xx(call: Call, reply: Reply, document: object) -> Outcome:
     answer = call.profile.answer
     if not isinstance(document, dict):
         return SUCCESS if _is_bodiless_success(call, reply) else Outcome.UNRECOGNISED
-    if not answer.code:
+    if not (paths := answer.code):
         return _find_listed_outcome(call, reply) or SUCCESS
-    paths = answer.code
     code = at(document, paths) if isinstance(paths, str) else first_at(document, paths)
     if is_one_of(code, answer.ok):
         return SUCCESS

@@ -87,10 +87,11 @@ def sign(key: Secret | None, send: Send, sender: Sender = Sender()) -> Send:
             if hasattr(scheme, "sign_request"):
                 return _sign_request_and_send(cast("RequestScheme", scheme), key, call, send, sender)
             return _sign_and_send(cast("Any", scheme), key, call, send)
-        early, layout = call.progress.signature, call.layout
+        early = call.progress.signature
         if early is None or early.fields is not call.fields or early.key is not key:
             return send(call.derived(fields=_sign_fields(call, signer)))
         call.progress.signature = None  # if the call is sent again, it needs another nonce
+        layout = call.layout
         return send(call.derived(fields={**call.fields, layout.nonce: early.nonce, layout.signature: early.text}))
 
     return send_signed

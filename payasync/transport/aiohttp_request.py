@@ -181,12 +181,12 @@ Write: TypeAlias = Callable[[OneShotBody, bytes, "Connection"], None]
 
 def write_request(body: OneShotBody, head: bytes, connection: "Connection") -> None:
     """Write a short request. If it cannot begin, whoever waits for its response gets the error."""
-    protocol = connection.protocol
+    protocol: Any = connection.protocol
     if protocol is None:  # the call has ended
         return
     try:
         content = body.begin(protocol)
-        cast("WriteTransport", protocol.transport).write(head + content)
+        protocol.transport.write(head + content)
     except Exception as error:  # noqa: BLE001 - passed on
         protocol.set_exception(error)
 
@@ -237,6 +237,9 @@ class OwnRequest(aiohttp.ClientRequest):
 
     _unverified = False
     """Whether this is our first request on its connection."""
+
+    _shared = False
+    """Whether others use its connector, too."""
 
     @classmethod
     def verified_by(cls, tls: SSLContext | None, write: Write = write_request) -> type[Self]:
@@ -295,7 +298,7 @@ class OwnRequest(aiohttp.ClientRequest):
         if self._unverified and self.is_ssl():
             self._check_verified(conn)
         body, protocol = self._body, conn.protocol
-        if protocol is None or not (COMPARED and type(body) is OneShotBody and self._is_plain()):
+        if protocol is None or not (COMPARED and type(body) is OneShotBody and self.proxy is None) or self._shared:
             return await super().send(conn)
         writer = StreamWriter(protocol, self.loop)
         await writer.write_headers(f"{self.method} {self.url.raw_path_qs} HTTP/1.1", self.headers)
@@ -335,21 +338,14 @@ class OwnRequest(aiohttp.ClientRequest):
                 field="tls",
             )
 
-    def _is_plain(self) -> bool:
-        """Return whether the request is direct."""
-        return self.proxy is None
-
 
 class SharedConnectorRequest(OwnRequest):
     """A request on a lent connector, whose connections others may have opened, and whose traces see each step."""
 
-    _unverified = True
+    _unverified = _shared = True
 
     @property
     def connection_key(self) -> "ConnectionKey":
         """The key of the connection. It excludes connections that others opened with another context."""
         key = super().connection_key
         return key if self.tls is None else key._replace(ssl=self.tls)
-
-    def _is_plain(self) -> bool:
-        return False

@@ -129,10 +129,8 @@ class Pool:
 
     Attributes:
         resolver: Looks up names, but not for a lent connector.
-        write: Sends a write.
-        read: Sends a read.
-        write_limit: Of connections for writes.
-        read_limit: Of connections for reads.
+        write: Sends a write, and the limit of connections for writes.
+        read: The same for reads.
         closed: Whether the pool is closed.
 
     Raises:
@@ -165,11 +163,10 @@ class Pool:
             )
             for connector in connectors
         ]
-        self.write: Final = self._own[0].request
-        self.read: Final = self._own[-1].request
-        limits = [ConnectionLimit(inf if lent else settings.max_connections) for _ in connectors]
-        self.write_limit: Final = limits[0]
-        self.read_limit: Final = limits[-1]
+        most = inf if lent else settings.max_connections
+        limited = [(each.request, ConnectionLimit(most)) for each in self._own]
+        self.write: Final = limited[0]
+        self.read: Final = limited[-1]
         self.closed: bool = False
         self._guard = self._close_with_loop()
         run_to_end(anext(self._guard))

@@ -5,6 +5,7 @@ import os
 import socket
 import ssl
 import zlib
+from contextlib import suppress
 from gzip import GzipFile
 from http import HTTPStatus
 from io import BytesIO
@@ -87,11 +88,11 @@ class Transport:
         began, attempt = call.deadline - call.timeouts.total, call.attempt
         response = None
         read, posted = call.operation.read, boot_time() if call.operation.method == "POST" else -inf
-        limit = pool.read_limit if read else pool.write_limit
+        request, limit = pool.read if read else pool.write
         try:
             with Deadline(pool.deadlines, call) as body.deadline:
                 body.deadline.holds = limit.take() or await limit.wait(body.deadline)
-                exchange = (pool.read if read else pool.write)(
+                exchange = request(
                     call.operation.method,
                     url.with_query(encoded.query) if encoded.query else url,
                     data=body,
@@ -106,9 +107,9 @@ class Transport:
                     raise aiohttp.ServerDisconnectedError  # noqa: TRY301 - a function would cost more than the check
                 content = response.content
                 whole = content.read_nowait() if content.is_eof() else await self._read_rest(response)
-                headers, whole = unpack(response.headers, whole, self._max_response_bytes)
-                if len(whole) > self._max_response_bytes:
-                    raise ResponseTooLargeError  # noqa: TRY301 - as above
+                headers: MultiMapping[str] = response.headers
+                if CONTENT_ENCODING in headers or len(whole) > self._max_response_bytes:
+                    headers, whole = unpack(headers, whole, self._max_response_bytes)
             age = self._read_age(headers, posted, read=read)
             return Reply(response.status, headers, whole, pool.deadlines.time() - began, attempt, age=age)
         except asyncio.CancelledError as cancelled:
@@ -172,17 +173,19 @@ def unpack(headers: MultiMapping[str], body: bytes, most: int) -> tuple[MultiMap
     Args:
         headers: Of the response.
         body: As it was received.
-        most: The limit of a body in bytes. Of a longer one, one byte more is returned.
+        most: The limit of a body in bytes, without gzip.
+
+    Raises:
+        ResponseTooLargeError: The body is longer.
     """
-    if headers.get(CONTENT_ENCODING, "").strip().lower() not in {"gzip", "x-gzip"}:
-        return headers, body
-    try:
-        unpacked = GzipFile(fileobj=BytesIO(body)).read(most + 1)
-    except (OSError, EOFError, zlib.error):
-        return headers, body
-    plain = CIMultiDict(headers)
-    plain.popall(CONTENT_ENCODING)
-    return plain, unpacked
+    if headers.get(CONTENT_ENCODING, "").strip().lower() in {"gzip", "x-gzip"}:
+        plain = CIMultiDict(headers)
+        del plain[CONTENT_ENCODING]
+        with suppress(OSError, EOFError, zlib.error):
+            headers, body = plain, GzipFile(fileobj=BytesIO(body)).read(most + 1)
+    if len(body) > most:
+        raise ResponseTooLargeError
+    return headers, body
 
 
 _UNCACHED: Final = {"Cache-Control": "no-cache, no-store", "Pragma": "no-cache"}

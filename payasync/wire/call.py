@@ -11,15 +11,14 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 from attrs import Factory, define, evolve, field, frozen
 from multidict import CIMultiDict
 
-import payasync.profile
-from payasync import strict_json
+import payasync.profile  # noqa: TC001 - `typing.get_type_hints` finds the annotations here
 from payasync.credentials import Secret
 from payasync.endpoints import Kind, Operation, camel_case
 from payasync.errors import InvalidArgumentError
 from payasync.evidence.comparison import Comparison, Expected
 from payasync.profile.wire_names import NONCE, SIGN, parameter_of
 from payasync.settings import FRAMING, Timeouts, is_header
-from payasync.strict_json import ABSENT
+from payasync.strict_json import ABSENT, loads
 
 
 class Signature(NamedTuple):
@@ -313,7 +312,7 @@ class Reply:
         # Not a `cached_property`, which takes a lock in Python 3.11.
         kept = self.__dict__
         if "document" not in kept:
-            kept["document"] = ABSENT if self.compressed else strict_json.loads(self.body)
+            kept["document"] = ABSENT if "Content-Encoding" in self.headers and self.compressed else loads(self.body)
         return kept["document"]
 
     @property
