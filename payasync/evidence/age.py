@@ -4,7 +4,7 @@ import re
 from collections import deque
 from email.utils import parsedate_to_datetime
 from math import inf
-from typing import Final
+from typing import Final, TypeAlias
 
 from multidict import MultiMapping
 
@@ -16,31 +16,25 @@ _TOLERANCE: Final = 2.0
 _SECONDS: Final = re.compile(r"(?<![^\s,])[0-9]{1,12}(?![^\s,])")
 
 
-class Dates:
-    """The dates of the last responses that no cache can have had, because they are to a POST.
+Posted: TypeAlias = deque[tuple[float, MultiMapping[str]]]
+"""The last quick responses to a POST, which no cache can have had: when each came, and its headers.
 
-    They show by how much the clocks of the service and of this machine differ. Nothing is parsed before it is needed.
+They show by how much the clocks of the service and of this machine differ.
+"""
+
+
+def age_of(received: float, headers: MultiMapping[str], posted: Posted) -> float:
+    """Return how many seconds before its query a response may have been made; 0 if nothing says so.
+
+    Args:
+        received: When it came, by a clock of ours that counts while the machine is suspended, too.
+        headers: Of the response. A cache adds `Age`, or leaves the `Date` of the service.
+        posted: Responses to compare its `Date` with.
     """
-
-    def __init__(self) -> None:
-        # When each came, by our own clock, which counts while the machine is suspended, too; and its headers.
-        self._receipts: deque[tuple[float, MultiMapping[str]]] = deque(maxlen=POSTS)
-
-    def note(self, received: float, headers: MultiMapping[str]) -> None:
-        """Remember the response to a POST that came quickly."""
-        self._receipts.append((received, headers))
-
-    def age(self, received: float, headers: MultiMapping[str]) -> float:
-        """Return how many seconds before the query its response may have been made; 0 if nothing says so.
-
-        Args:
-            received: When the response came, by the clock of `note`.
-            headers: Of the response. A cache adds `Age`, or leaves the `Date` of the service.
-        """
-        told = max(map(int, _SECONDS.findall(",".join(headers.getall("Age", ())))), default=0)
-        usual = max((_lag(*each) for each in self._receipts), default=-inf)
-        lag = _lag(received, headers)
-        return max(float(told), lag - usual - _TOLERANCE if inf > usual > -inf else 0.0, 0.0)
+    told = max(map(int, _SECONDS.findall(",".join(headers.getall("Age", ())))), default=0)
+    usual = max((_lag(*each) for each in posted), default=-inf)
+    by_date = _lag(received, headers) - usual - _TOLERANCE if usual > -inf else 0.0
+    return max(float(told), by_date, 0.0)
 
 
 def _lag(received: float, headers: MultiMapping[str]) -> float:

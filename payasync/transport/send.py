@@ -5,15 +5,16 @@ import os
 import socket
 import ssl
 import zlib
+from collections import deque
 from contextlib import suppress
 from gzip import GzipFile
 from http import HTTPStatus
 from io import BytesIO
-from math import inf
 from typing import Final
 
 import aiohttp
 from aiohttp.hdrs import CONTENT_ENCODING
+from attrs import evolve
 from multidict import CIMultiDict, MultiMapping
 from yarl import URL
 
@@ -27,7 +28,7 @@ from payasync.errors import (
     PayasyncError,
     SessionClosedError,
 )
-from payasync.evidence.age import QUICK, Dates
+from payasync.evidence.age import POSTS, QUICK, Posted, age_of
 from payasync.settings import boot_time, canonical_url
 from payasync.transport.aiohttp_request import OneShotBody
 from payasync.transport.deadlines import Deadline, LeaseOverError, NoFreeConnectionError, TooLateError, running_task
@@ -63,7 +64,7 @@ class Transport:
         self._proxy = proxy
         self._urls: dict[str, URL] = {}
         self._max_response_bytes = max_response_bytes
-        self._dates = Dates()
+        self._posted: Posted = deque(maxlen=POSTS)
         self.closed: bool = False
 
     async def send(self, call: Call) -> Reply:
@@ -78,25 +79,20 @@ class Transport:
         if self.closed:
             raise SessionClosedError("the session is closed: make another")
         pool = self._pools.current()
-        url = self._urls.get(encoded.path)
-        if url is None:
-            url = URL(self.base + encoded.path, encoded=True)
-            # Only a path without a number is cached: there may be any number of the others.
-            if call.layout.names and encoded.path == call.operation.path:
-                self._urls[encoded.path] = url
+        url = self._urls.get(encoded.path) or self._make_url(call, encoded.path)
         body = OneShotBody(encoded.body)
         began, attempt = call.deadline - call.timeouts.total, call.attempt
         response = None
-        read, posted = call.operation.read, boot_time() if call.operation.method == "POST" else -inf
-        request, limit = pool.read if read else pool.write
+        operation = call.operation
+        request, limit = pool.read if operation.read else pool.write
         try:
             with Deadline(pool.deadlines, call) as body.deadline:
                 body.deadline.holds = limit.take() or await limit.wait(body.deadline)
                 exchange = request(
-                    call.operation.method,
+                    operation.method,
                     url.with_query(encoded.query) if encoded.query else url,
                     data=body,
-                    headers=_own_headers(call, encoded) if read or call.headers or encoded.headers else None,
+                    headers=_own_headers(call, encoded) if operation.read or call.headers or encoded.headers else None,
                     allow_redirects=False,
                     proxy=None if self._proxy is None else self._proxy.reveal(),
                 )
@@ -110,8 +106,12 @@ class Transport:
                 headers: MultiMapping[str] = response.headers
                 if CONTENT_ENCODING in headers or len(whole) > self._max_response_bytes:
                     headers, whole = unpack(headers, whole, self._max_response_bytes)
-            age = self._read_age(headers, posted, read=read)
-            return Reply(response.status, headers, whole, pool.deadlines.time() - began, attempt, age=age)
+            reply = Reply(response.status, headers, whole, pool.deadlines.time() - began, attempt)
+            if operation.read:
+                reply = evolve(reply, age=age_of(boot_time(), headers, self._posted))
+            if reply.elapsed <= QUICK and operation.method == "POST":
+                self._posted.append((boot_time(), headers))
+            return reply  # noqa: TRY300 - an error above is a failed attempt
         except asyncio.CancelledError as cancelled:
             _abort(pool, body, response)
             if running_task().cancelling():
@@ -131,13 +131,12 @@ class Transport:
             ended = SessionClosedError("the session was closed: make another")
         raise ended
 
-    def _read_age(self, headers: MultiMapping[str], posted: float, *, read: bool) -> float:
-        """Return how long a cache may have had a response to a read. Note the date of one to a quick POST."""
-        received = boot_time()
-        age = self._dates.age(received, headers) if read else 0.0
-        if received - posted <= QUICK:
-            self._dates.note(received, headers)
-        return age
+    def _make_url(self, call: Call, path: str) -> URL:
+        """Return the address of a path, and cache it unless it may hold a number: there may be any number of those."""
+        url = URL(self.base + path, encoded=True)
+        if call.layout.names and path == call.operation.path:
+            self._urls[path] = url
+        return url
 
     async def _read_rest(self, response: aiohttp.ClientResponse) -> bytes:
         """Return a body that did not come in one part. A body that is too long is not read to its end."""
