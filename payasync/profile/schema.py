@@ -100,6 +100,18 @@ def _is_address_template(template: str) -> bool:
     return not template or bool(parts and all(map(_is_path, parts)) and _ADDRESS.fullmatch(template))
 
 
+def _to_paths(given: Any) -> Any:
+    """Return a table with a dotted path in place of each table inside it; any other value unchanged."""
+    if not isinstance(given, Mapping):
+        return given
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        inner = _to_paths(value)
+        nests = inner and isinstance(inner, Mapping)
+        found |= {f"{name}.{path}": each for path, each in inner.items()} if nests else {name: inner}
+    return found
+
+
 def _is_request_id(value: str) -> bool:
     place, colon, name = value.partition(":")
     return (place == "header" and is_header(name, "-")) if colon else _is_path(value)
@@ -369,7 +381,8 @@ class AnswerShape:
     """The dotted paths of values in the service's responses.
 
     Args:
-        data: The payload inside an envelope. Empty: the whole document.
+        data: The payload inside an envelope. Empty: the whole document. A response without the envelope has an empty
+            payload.
         code: The result code. Empty: HTTP 2xx is success. A list of paths: the first one that is there counts.
         ok: The codes that mean success, compared by type and value: `0` is not `"0"`.
         code_optional: Whether a 2xx without a code, or with null in its place, is success: codes only in failures.
@@ -400,6 +413,8 @@ class AnswerShape:
         amounts: The unit of amounts in responses: as requests have them, or the major unit of the currency, as in
             "4.50" for 450.
         merchant_id: The merchant's number.
+        must: What each success must hold, by paths relative to `data`, such as `{"livemode": True}`. A refusal that has
+            the path must hold the same. The type counts: `1` is neither `"1"` nor `True`.
     """
 
     data: str = _a_path("the path of the payload inside an envelope; without it, the whole document is")
@@ -457,6 +472,22 @@ class AnswerShape:
     refund_amt: str | None = _a_compared_path("refundAmt", _REFUNDS)
     currency: str | None = _a_compared_path("currency", ("payments.create", "orders.place", "orders.query"))
     merchant_id: str | None = _a_compared_path("merchantId", ALL)
+    must: Mapping[str, str | float | bool] = field(
+        factory=dict,
+        hash=False,
+        converter=_to_paths,
+        validator=[
+            must_be(
+                "a table of dotted paths, such as meta.livemode, without an empty step",
+                lambda table: all(path and _is_path(path) for path in table),
+            ),
+            each_must_be(
+                "a text, a finite number, or true or false; an integer has at most 64 bits",
+                lambda value: not find_flaw(value),
+            ),
+        ],
+        metadata=asks("what each success must hold, by its path in the payload", assumed=True),
+    )
 
     def __attrs_post_init__(self) -> None:
         if self.code and not (self.ok or self.code_optional):
