@@ -333,9 +333,8 @@ def mismatch(
     """
     if type(data) is dict and comparison.names is not None and comparison.names.isdisjoint(data):
         return None
-    for path, value in comparison.must:
-        if found := _breach(path, value, at(data, path), success=success):
-            return found
+    if comparison.must and (found := _breach(comparison.must, data, success=success)):
+        return found
     for each in comparison.fields:
         mine = fields.get(each.name)
         if mine is None:
@@ -350,18 +349,15 @@ def mismatch(
     return None
 
 
-def _breach(path: str, value: object, theirs: object, *, success: bool) -> Objection | None:
-    """Return that a payload holds another value or JSON type than it must. A refusal need not have the path."""
-    if (theirs == value and isinstance(theirs, bool) is isinstance(value, bool)) or (theirs is ABSENT and not success):
-        return None
-    found = (
-        f"the response lacks {path}, which" if theirs is ABSENT else f"{path} is {_json(theirs)} in the response, and"
-    )
-    return Objection(f"{found} must be {_json(value)} (answer.must in the profile)")
-
-
-def _json(value: object) -> str:
-    return clean(dumps(value).decode(), _LONGEST)
+def _breach(must: Iterable[tuple[str, object]], data: object, *, success: bool) -> Objection | None:
+    """Return the first value that a payload must hold and does not. A refusal need not have the path."""
+    for path, value in must:
+        theirs = at(data, path, ABSENT if success else value)
+        if theirs != value or isinstance(theirs, bool) is not isinstance(value, bool):
+            shown = "missing" if theirs is ABSENT else clean(dumps(theirs).decode(), _LONGEST)
+            wanted = f"must be {dumps(value).decode()} (answer.must in the profile)"
+            return Objection(f"{path} is {shown} in the response, and {wanted}")
+    return None
 
 
 def _mismatch(

@@ -237,15 +237,12 @@ def _object_to_success(call: Call, document: object) -> Objection | None:
 def _find_mismatch(call: Call, document: object, *, success: bool) -> Objection | None:
     """Return in what a response differs from what is expected. If the envelope is missing, its payload is empty."""
     expected, path = call.expected, call.profile.answer.data
-    fields = call.fields if expected.as_sent else match.fields_to_match(call)
-    if document is ABSENT:  # a 204 names nothing
-        fields = {}
+    # A 204 names nothing.
+    fields = {} if document is ABSENT else call.fields if expected.as_sent else match.fields_to_match(call)
     data = at(document, path) if path else document
     found = match.mismatch(fields, expected.compared, data, success=success)
-    if found or data is not ABSENT:
-        return found
     # Another number beside the missing envelope is still another number.
-    return match.mismatch(fields, expected.compared, document, success=False)
+    return match.mismatch(fields, expected.compared, document, success=False) if data is ABSENT and not found else found
 
 
 def _may_be_signed_success(call: Call, document: object, data: object) -> bool:

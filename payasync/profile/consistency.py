@@ -574,9 +574,7 @@ def _check_sandbox(profile: "Profile") -> None:
         bodiless = [each.name for each in MAY_HAVE_NO_BODY]
         demanded = answer.signature or answer.must or (answer.code and not answer.code_optional)
         if "*" in paths and (operation not in bodiless or demanded or len(paths) > 1):
-            rule = (
-                f'may be ["*"] only for {", ".join(bodiless)}, without answer.signature, answer.must or a required code'
-            )
+            rule = f'may be ["*"] only for {", ".join(bodiless)}, where [answer] demands no code, signature or must'
             raise invalid_setting(f"sandbox.omits.{operation}", rule)
 
 

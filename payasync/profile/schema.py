@@ -90,6 +90,13 @@ def _is_path(value: str | None) -> bool:
 
 
 _IS_PATH: Final = must_be(_IN_THE_DOCUMENT, _is_path)
+_EXPECTED: Final = must_be(
+    'a table of dotted paths in quotes, such as {"meta.mode" = "live"}, each with a text, a finite number or a boolean',
+    lambda table: all(
+        path and _is_path(path) and isinstance(value, str | int | float) and not find_flaw(value)
+        for path, value in table.items()
+    ),
+)
 
 
 _ADDRESS: Final = re.compile(r"https?://[^\s{}/?#@]+[/?#]([^\s{}]|\{[^\s{}]+\})*")
@@ -98,18 +105,6 @@ _ADDRESS: Final = re.compile(r"https?://[^\s{}/?#@]+[/?#]([^\s{}]|\{[^\s{}]+\})*
 def _is_address_template(template: str) -> bool:
     parts = parts_of(template)
     return not template or bool(parts and all(map(_is_path, parts)) and _ADDRESS.fullmatch(template))
-
-
-def _to_paths(given: Any) -> Any:
-    """Return a table with a dotted path in place of each table inside it; any other value unchanged."""
-    if not isinstance(given, Mapping):
-        return given
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        inner = _to_paths(value)
-        nests = inner and isinstance(inner, Mapping)
-        found |= {f"{name}.{path}": each for path, each in inner.items()} if nests else {name: inner}
-    return found
 
 
 def _is_request_id(value: str) -> bool:
@@ -193,6 +188,7 @@ _SCHEMES: Final = must_be(
 )
 _CHECKED: Final = asks("the schemes of addresses for a browser", ("orders.place",), changed=True)
 _MEANINGS: Final = "the service's values of our states"
+_HELD: Final = asks("what each success must hold, by its path in the payload", assumed=True)
 _ACCEPTED: Final = asks("what the service takes; empty: not checked here")
 
 
@@ -472,22 +468,7 @@ class AnswerShape:
     refund_amt: str | None = _a_compared_path("refundAmt", _REFUNDS)
     currency: str | None = _a_compared_path("currency", ("payments.create", "orders.place", "orders.query"))
     merchant_id: str | None = _a_compared_path("merchantId", ALL)
-    must: Mapping[str, str | float | bool] = field(
-        factory=dict,
-        hash=False,
-        converter=_to_paths,
-        validator=[
-            must_be(
-                "a table of dotted paths, such as meta.livemode, without an empty step",
-                lambda table: all(path and _is_path(path) for path in table),
-            ),
-            each_must_be(
-                "a text, a finite number, or true or false; an integer has at most 64 bits",
-                lambda value: not find_flaw(value),
-            ),
-        ],
-        metadata=asks("what each success must hold, by its path in the payload", assumed=True),
-    )
+    must: Mapping[str, Any] = field(factory=dict, hash=False, converter=to_dict, validator=_EXPECTED, metadata=_HELD)
 
     def __attrs_post_init__(self) -> None:
         if self.code and not (self.ok or self.code_optional):

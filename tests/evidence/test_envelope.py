@@ -23,7 +23,8 @@ from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN, TenCall
 
 LOCATED: Final = ("payment_id", "redirect_url")
 STATES: Final = ("payment_status", "order_status", "refund_status", "subscription_status")
-SHAPE: Final = AnswerShape(data="data", **dict.fromkeys((*LOCATED, *STATES), "status"))
+AT_STATUS: Final[dict[str, Any]] = dict.fromkeys((*LOCATED, *STATES), "status")
+SHAPE: Final = AnswerShape(data="data", **AT_STATUS)
 CODED: Final = evolve(SHAPE, code="code", ok=(0,))
 PROFILE: Final = evolve(
     DOCUMENTED,
@@ -82,17 +83,16 @@ async def test_done_cancel_without_the_envelope(tmp_path: Path, document: dict[s
     assert (None, None, ["succeeded"]) == (found.state, found.subscription_id, states)
 
 
-@pytest.mark.parametrize("path", ["outTradeNo", "its.number"])
+@pytest.mark.parametrize("path", ["no", "its.no"])
 @each_call
 async def test_given_path_is_missing_without_the_envelope(call: TenCall, path: str) -> None:
     """A path that each success must have is in the payload: what stands beside the envelope does not count."""
-    number = "out_refund_no" if call.name.startswith("refunds.") else "out_trade_no"
-    found = await ended(
-        call, {**NAMES, "outTradeNo": "R1"} if call.name == "refunds.status" else NAMES, evolve(SHAPE, **{number: path})
-    )
-    named = {"orders.place", "orders.query", "orders.close", "refunds.create", "payments.status", "refunds.status"}
+    key, number = ("out_refund_no", "R1") if call.name.startswith("refunds.") else ("out_trade_no", "T1")
+    given: dict[str, Any] = {key: path}
+    found = await ended(call, {"no": number, "its": {"no": number}}, evolve(SHAPE, **given))
+    numbered = call.name.startswith(("orders.", "refunds.")) or call.name == "payments.status"
 
-    assert (call.name in named) is (f"the response lacks {path}" in str(found))
+    assert numbered is (f"the response lacks {path}" in str(found))
 
 
 @pytest.mark.parametrize("code", [0, 9, 4])

@@ -29,7 +29,6 @@ from payasync.evidence.comparison import comparison_of, mismatch
 from payasync.sandbox import Sandbox
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
-from tests.profile.refusal import refusal
 from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN
 
 MUST: Final[dict[str, Any]] = {"livemode": True, "meta.mode": "live"}
@@ -49,9 +48,9 @@ BREACHES: Final = {
 }
 """Payloads that hold another value, each with what the error says."""
 LACKS: Final = {
-    "empty": ({}, "the response lacks livemode, which must be true"),
-    "elsewhere": ({"data": LIVE}, "the response lacks livemode, which must be true"),
-    "no object": ({**LIVE, "meta": "live"}, 'the response lacks meta.mode, which must be "live"'),
+    "empty": ({}, "livemode is missing in the response, and must be true"),
+    "elsewhere": ({"data": LIVE}, "livemode is missing in the response, and must be true"),
+    "no object": ({**LIVE, "meta": "live"}, 'meta.mode is missing in the response, and must be "live"'),
 }
 each_call = pytest.mark.parametrize("name", [*(each.name for each in TEN), "request"])
 
@@ -145,7 +144,7 @@ async def test_success_without_a_body(must: Mapping[str, Any]) -> None:
     found = await ended("subscriptions.cancel", Recorder(otherwise=answer(204, b"")), profile)
 
     assert (OutcomeUnknownError if must else 204) == (type(found) if must else found.http_status)
-    assert not must or "the response lacks livemode" in str(found)
+    assert not must or "livemode is missing" in str(found)
 
 
 SCALARS: Final = st.one_of(
@@ -185,21 +184,12 @@ def test_another_environment_comes_before_another_amount() -> None:
     assert found.about_another
 
 
-def test_table_inside_a_table() -> None:
-    """A table inside the table is a dotted path, as TOML writes it without quotes; the TOML form reads back equal."""
-    profile = Profile.from_toml('answer.must = {meta.mode = "live", n = 1.5, a.b.c = false}')
+def test_toml() -> None:
+    """A path of several steps stands in quotes in TOML, and the TOML form reads back equal."""
+    profile = Profile.from_toml('answer.must = {"meta.mode" = "live", n = 1.5, b = false}')
 
-    assert {"meta.mode": "live", "n": 1.5, "a.b.c": False} == profile.answer.must
+    assert {"meta.mode": "live", "n": 1.5, "b": False} == profile.answer.must
     assert profile == Profile.from_toml(profile.to_toml())
-
-
-@pytest.mark.parametrize("wrong", [{"a": None}, {"a": [1]}, {"a": {}}, {"a": {"b": None}}, ["a"], "a", 1])
-def test_value_that_is_no_scalar(wrong: Any) -> None:
-    """`must` is a table of texts, numbers and booleans; anything else is refused when the profile is made."""
-    key, words = refusal(AnswerShape, must=wrong)
-
-    assert "answer.must" == ".".join(key.split(".")[:2])
-    assert words.startswith("answer.must must be a table of names, each with a text or a number or true or false, not ")
 
 
 def signed_response(data: Mapping[str, object]) -> Answer:
@@ -220,7 +210,7 @@ SIGNED: Final = evolve(
     [
         ({"outTradeNo": "T1", "live": "yes"}, "OrderResponse"),
         ({"outTradeNo": "T1", "live": "no"}, "NoAnswerError"),
-        ({"body": "a&live=no", "live": "yes"}, "InvalidSignatureError"),
+        ({"body": "a&live=no", "outTradeNo": "T1"}, "InvalidSignatureError"),
     ],
     ids=["held", "other", "hidden"],
 )

@@ -171,7 +171,9 @@ BAD_REQUEST_IDS: Final = [
     "trace:id",
     ":",
 ]
-A_SCALAR: Final = "a text, a finite number, or true or false; an integer has at most 64 bits"
+A_TABLE_OF_PATHS: Final = (
+    'a table of dotted paths in quotes, such as {"meta.mode" = "live"}, each with a text, a finite number or a boolean'
+)
 A_WAIT: Final = "above 0, and at most 31622400 (a year)"
 SECONDS: Final = "a number of seconds, 0 or more"
 RULES: Final[list[tuple[str, str, list[Any]]]] = [
@@ -204,9 +206,13 @@ RULES: Final[list[tuple[str, str, list[Any]]]] = [
     ("answer.refusals_signed", "true or false", ["false", 0]),
     (
         "answer.must",
-        "a table of dotted paths, such as meta.livemode, without an empty step",
-        [{"": 1}, {"a..b": 1}, {"header:X": 1}],
+        A_TABLE_OF_PATHS,
+        [
+            *({path: 1} for path in ("", *BAD_PATHS)),
+            *({"a": value} for value in (None, [1], {"b": 1}, {}, float("nan"), float("inf"), 2**64, "\ud83d")),
+        ],
     ),
+    ("answer.must", "a table", ["live", 1, None, ["live"]]),
     ("http.rate_limit_precedes_execution", "true or false", [1]),
     ("http.uncoded", "a list of statuses from 400 to 499", [[200], [500]]),
     ("notification.tolerance", "an integer", [True, 1.5]),
@@ -261,7 +267,6 @@ def test_a_value_breaks_a_rule(field: str, wanted: str, wrong: Sequence[Any]) ->
         ("sandbox.codes", "absent", "a code that is not empty", ""),
         ("sandbox.constants", "at", "JSON", datetime(2027, 1, 31)),  # noqa: DTZ001 - as TOML has it
         ("sandbox.constants", "nan", "JSON", [float("nan")]),
-        *(("answer.must", "live", A_SCALAR, wrong) for wrong in (float("inf"), 2**64, "\ud83d")),
     ],
 )
 def test_an_entry_of_a_table_breaks_a_rule(field: str, entry: str, wanted: str, wrong: Any) -> None:
