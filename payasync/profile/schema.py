@@ -90,13 +90,13 @@ def _is_path(value: str | None) -> bool:
 
 
 _IS_PATH: Final = must_be(_IN_THE_DOCUMENT, _is_path)
-_EXPECTED: Final = must_be(
-    'a table of dotted paths in quotes, such as {"meta.mode" = "live"}, each with a text, a finite number or a boolean',
-    lambda table: all(
-        path and _is_path(path) and isinstance(value, str | int | float) and not find_flaw(value)
-        for path, value in table.items()
+_EXPECTED: Final = [
+    must_be(f"a table, with {_IN_THE_DOCUMENT}", lambda table: "" not in table and all(map(_is_path, table))),
+    each_must_be(
+        'a text, a finite number, true or false; a path of several steps stands in quotes: "meta.mode" = "live"',
+        lambda value: isinstance(value, str | int | float) and not find_flaw(value),
     ),
-)
+]
 
 
 _ADDRESS: Final = re.compile(r"https?://[^\s{}/?#@]+[/?#]([^\s{}]|\{[^\s{}]+\})*")
