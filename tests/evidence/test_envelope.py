@@ -120,3 +120,11 @@ async def test_null_in_place_of_the_payload() -> None:
     found = await ended(TEN[1], {"data": None, "status": "OK"})
 
     assert (None, None, None) == (found.data, found.state, found.order_status)
+
+
+async def test_address_of_parts_without_the_envelope() -> None:
+    """The parts of an address are in the payload: what stands beside the envelope does not count."""
+    shape = AnswerShape(data="data", redirect_template="https://pay.example/{status}")
+    found = await ended(next(each for each in TEN if each.name == "orders.place"), {"status": "OK"}, shape)
+
+    assert found.redirect_url is None
