@@ -145,6 +145,7 @@ def test_examples_leave_nothing_out() -> None:
     assumed |= {
         "answer.amounts",
         "answer.code_optional",
+        "answer.must",
         "signature.skip_null",
         "signature.booleans",
         "signature.numbers",
@@ -175,6 +176,7 @@ def test_table_of_answer() -> None:
     section = PAGE.partition("\n#### All keys of `[answer]`\n")[2].partition("\n### ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", section, re.MULTILINE)
     texts = {"not given": None, '`"as sent"`': "as sent", '`""`': "", "`[]`": (), "`false`": False, "`300`": 300}
+    texts["`{}`"] = fields(AnswerShape).must.default
 
     assert {each.name: each.default for each in fields(AnswerShape)} == {name: texts[default] for name, default in rows}
 

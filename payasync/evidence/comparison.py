@@ -30,7 +30,7 @@ from payasync.endpoints import (
 from payasync.errors import clean
 from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, SignedFields, join_path, service_parts
 from payasync.profile.wire_names import has_another, is_unsent, shown_names, wire_name
-from payasync.strict_json import ABSENT, at
+from payasync.strict_json import ABSENT, at, dumps
 
 if TYPE_CHECKING:
     from payasync.profile import AnswerShape, Profile
@@ -135,22 +135,29 @@ class Comparison:
         fields: The things that both may name.
         uncompared: What a call may name besides, with the name that it is sent as: a query may want it.
         major: Responses have amounts in the major unit of their currency.
+        must: What each success must hold, by paths in the payload.
 
     Attributes:
         fields: Numbers and the merchant come first, because another number is a stronger objection than another amount.
-        names: The paths, if all stand at the top of a payload and none is required: most payloads have none of them.
+        names: The paths, if all stand at the top of a payload and nothing is required: most payloads have none of them.
         renamed: The service calls one of them, or of the uncompared, otherwise than the document, or nests it.
     """
 
     def __init__(
-        self, fields: Iterable[ComparedField] = (), uncompared: tuple[tuple[str, str], ...] = (), *, major: bool = False
+        self,
+        fields: Iterable[ComparedField] = (),
+        uncompared: tuple[tuple[str, str], ...] = (),
+        *,
+        major: bool = False,
+        must: Iterable[tuple[str, object]] = (),
     ) -> None:
         self.fields: tuple[ComparedField, ...] = tuple(
             sorted(fields, key=lambda each: each.kind is not ValueKind.NUMBER)
         )
         self.uncompared = uncompared
         self.major = major
-        simple = all("." not in each.path and not each.required for each in self.fields)
+        self.must = tuple(must)
+        simple = not self.must and all("." not in each.path and not each.required for each in self.fields)
         self.names: frozenset[str] | None = frozenset(each.path for each in self.fields) if simple else None
         sent = (*((each.name, each.sent_as) for each in self.fields), *uncompared)
         self.renamed: bool = any(name != sent_as for name, sent_as in sent)
@@ -207,6 +214,7 @@ class Objection(NamedTuple):
 
 def comparison_of(operation: Operation, profile: "Profile") -> Comparison:
     """Return what a response to an operation is compared in."""
+    must = profile.answer.must.items()
     found = [
         each
         for argument in _compared_arguments(operation)
@@ -220,7 +228,7 @@ def comparison_of(operation: Operation, profile: "Profile") -> Comparison:
         found = [each for each in found if each.name != "totalAmt" or not (unsent or each.path in of_refund)]
     if operation not in OPERATIONS:
         # Nobody knows what amounts mean at an endpoint that the document does not show.
-        return Comparison(each for each in found if each.kind is ValueKind.NUMBER)
+        return Comparison((each for each in found if each.kind is ValueKind.NUMBER), must=must)
     if operation in {UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION}:
         name = wire_name(profile, operation.name, "subscription_id")
         # The path is for the number of a new subscription. A change may be acknowledged without number and state.
@@ -236,7 +244,8 @@ def comparison_of(operation: Operation, profile: "Profile") -> Comparison:
         found += [ComparedField(PAYMENT, PAYMENT, path, ValueKind.NUMBER) for path in own]
     if (number := profile.answer.request_id) and not number.startswith("header:"):
         found = [evolve(each, of_success=join_path(profile.answer.data, each.path) == number) for each in found]
-    return Comparison(found, tuple(_uncompared(profile, operation)), major=profile.answer.amounts == "major")
+    uncompared = tuple(_uncompared(profile, operation))
+    return Comparison(found, uncompared, major=profile.answer.amounts == "major", must=must)
 
 
 def _uncompared(profile: "Profile", operation: Operation) -> Iterable[tuple[str, str]]:
@@ -314,7 +323,7 @@ def by_document_names(call: "Call") -> Mapping[str, object]:
 def mismatch(
     fields: Mapping[str, object], comparison: Comparison, data: object, *, success: bool = True
 ) -> Objection | None:
-    """Return the first value in which a payload differs from the fields of a request.
+    """Return the first value in which a payload differs from the fields of a request, or from what it must hold.
 
     Args:
         fields: Of the request, by the document's wire names.
@@ -324,6 +333,8 @@ def mismatch(
     """
     if type(data) is dict and comparison.names is not None and comparison.names.isdisjoint(data):
         return None
+    if comparison.must and (found := _breach(comparison.must, data, success=success)):
+        return found
     for each in comparison.fields:
         mine = fields.get(each.name)
         if mine is None:
@@ -335,6 +346,17 @@ def mismatch(
         same = theirs == mine and type(theirs) is type(mine) and not comparison.major
         if counts and not same and (found := _mismatch(each, theirs, data, comparison, fields)):
             return found
+    return None
+
+
+def _breach(must: Iterable[tuple[str, object]], data: object, *, success: bool) -> Objection | None:
+    """Return the first value that a payload must hold and does not. A refusal need not have the path."""
+    for path, value in must:
+        theirs = at(data, path, ABSENT if success else value)
+        if theirs != value or isinstance(theirs, bool) is not isinstance(value, bool):
+            shown = "missing" if theirs is ABSENT else clean(dumps(theirs).decode(), _LONGEST)
+            wanted = f"must be {dumps(value).decode()} (answer.must in the profile)"
+            return Objection(f"{path} is {shown} in the response, and {wanted}")
     return None
 
 

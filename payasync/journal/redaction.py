@@ -10,11 +10,11 @@ from attrs import frozen
 from payasync.journal.drafts import CUSTOMER
 from payasync.journal.intents import Outcome, from_attributes
 from payasync.profile.schema import AnswerShape
+from payasync.profile.signed_fields import join_path
 from payasync.profile.wire_names import SIGNING
 from payasync.signing.templates import parts_of
 from payasync.strict_json import ABSENT, at, dumps, paths_of
 from payasync.wire.call import Call, Reply
-from payasync.wire.response import payload
 
 HIDDEN: Final = "***"
 SHORTEST_PART: Final = 6
@@ -68,10 +68,9 @@ def redact_text(call: Call, text: str) -> str:
 def select_located(shape: AnswerShape, document: Any) -> dict[str, Any]:
     """Return the parts of a document that the profile's paths lead to, each at its place."""
     selected: dict[str, Any] = {}
-    inner = bool(shape.data) and at(document, shape.data) is not ABSENT
-    if inner:
+    if shape.data and at(document, shape.data) is not ABSENT:
         _set_at(selected, shape.data, {})
-    names, paths = _located_paths(shape, inner=inner)
+    names, paths = _located_paths(shape)
     if isinstance(document, dict):
         for name, value in document.items():
             if name in names and isinstance(value, _SCALAR):
@@ -84,16 +83,10 @@ def select_located(shape: AnswerShape, document: Any) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=64)
-def _located_paths(shape: AnswerShape, *, inner: bool) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the paths, in a document, of all that a profile locates: those of one step, and the others.
-
-    Args:
-        shape: The profile's.
-        inner: The payload is in an envelope.
-    """
-    prefix = f"{shape.data}." if inner else ""
+def _located_paths(shape: AnswerShape) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the paths, in a document, of all that a profile locates: those of one step, and the others."""
     paths = (*paths_of(shape.code), *paths_of(shape.message), shape.request_id)
-    located = (*filter(None, paths), *(f"{prefix}{path}" for path in _own_paths(shape)))
+    located = (*filter(None, paths), *(join_path(shape.data, path) for path in _own_paths(shape)))
     # Any other path may have several steps, or a number, which may be a place in a list.
     names = frozenset(path for path in located if path.isidentifier())
     return names, tuple(path for path in located if path not in names)
@@ -161,7 +154,7 @@ def _redactor(call: Call, document: Any) -> _Redactor:
     shape, customer = call.profile.answer, _customer_name(call)
     last_steps = (path.rpartition(".")[2] for path in (customer, shape.signature))
     names = {*SIGNING, call.layout.nonce, call.layout.signature, CUSTOMER, *last_steps}
-    data = payload(shape, document)
+    data = at(document, shape.data)
     located = (at(data, path) for path in _own_paths(shape))
     own = (*(at(document, path) for path in (*paths_of(shape.code), shape.request_id)), *located)
     return _Redactor(

@@ -26,7 +26,7 @@ from payasync.evidence.origin import is_own, listed_meaning, precedes_execution,
 from payasync.profile.signed_fields import SignedFields
 from payasync.strict_json import ABSENT, at, first_at, is_one_of, paths_of
 from payasync.wire.call import Call, Reply, number_key
-from payasync.wire.response import Response, describe_unusable, parse_retry_after, payload, scalar_at
+from payasync.wire.response import Response, describe_unusable, parse_retry_after, scalar_at
 
 AttemptResult: TypeAlias = Reply | PayasyncError
 """How an attempt ended."""
@@ -220,26 +220,31 @@ def objection_to(call: Call, reply: Reply) -> Objection | None:
 def _object_to_refusal(call: Call, outcome: Outcome, reply: Reply) -> Objection | None:
     if outcome not in REFUSALS:
         return None
-    profile, data = call.profile, payload(call.profile.answer, reply.document)
-    if mismatch := match.mismatch(match.fields_to_match(call), call.expected.compared, data, success=False):
-        return mismatch
+    if found := _find_mismatch(call, reply.document, success=False):
+        return found
     if outcome is Outcome.DUPLICATE:  # the response may describe the earlier use of the number
         return None
+    profile, data = call.profile, at(reply.document, call.profile.answer.data)
     if reply.verified and outcome is not Outcome.RATE_LIMITED and _may_be_signed_success(call, reply.document, data):
         return Objection("its signature does not cover the refusal, and what is signed may be a success")
     return match.contradiction(call.operation, profile, data, absent=outcome is Outcome.ABSENT)
 
 
-def _object_to_success(call: Call, data: Any) -> Objection | None:
-    expected = call.expected
-    if expected.proofs and match.is_sent_back(expected.proofs, data):
+def _object_to_success(call: Call, document: object) -> Objection | None:
+    if call.expected.proofs and match.is_sent_back(call.expected.proofs, document):
         return Objection("it may be a request that was sent back: it holds nothing that only a response says")
-    if data is ABSENT:  # a 204 names nothing
-        return None
-    if path := call.profile.answer.data:
-        data = at(data, path, data)
-    fields = call.fields if expected.as_sent else match.fields_to_match(call)
-    return match.mismatch(fields, expected.compared, data)
+    return _find_mismatch(call, document, success=True)
+
+
+def _find_mismatch(call: Call, document: object, *, success: bool) -> Objection | None:
+    """Return in what a response differs from what is expected. If the envelope is missing, its payload is empty."""
+    expected, path = call.expected, call.profile.answer.data
+    # A 204 names nothing.
+    fields = {} if document is ABSENT else call.fields if expected.as_sent else match.fields_to_match(call)
+    data = at(document, path) if path else document
+    found = match.mismatch(fields, expected.compared, data, success=success)
+    # Another number beside the missing envelope is still another number.
+    return match.mismatch(fields, expected.compared, document, success=False) if data is ABSENT and not found else found
 
 
 def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
@@ -347,7 +352,7 @@ def confirms_absence(question: Call, result: AttemptResult) -> bool:
         if codes.meaning(question.operation.name, [code]) == "absent":
             return True
     # No signed field says "not found". The signed fields must at least name this number, and show no success.
-    return match.names_only_the_number(question, payload(shape, result.document))
+    return match.names_only_the_number(question, at(result.document, shape.data))
 
 
 REPEAT_HINT: Final = "repeating it is harmless"
@@ -496,7 +501,7 @@ def describe_claim(question: Call, reply: Reply) -> str:
 
 
 def _state_in(question: Call, reply: Reply) -> str | None:
-    data = payload(question.profile.answer, reply.document)
+    data = at(reply.document, question.profile.answer.data)
     return match.state_in(question.profile, match.thing_of(question.operation), data)
 
 

@@ -572,9 +572,9 @@ def _check_sandbox(profile: "Profile") -> None:
                 raise invalid_setting(f"sandbox.constants.{name}", f"stands where {key} is read: keep one of the two")
     for operation, paths in profile.sandbox.omits.items():
         bodiless = [each.name for each in MAY_HAVE_NO_BODY]
-        demanded = answer.signature or (answer.code and not answer.code_optional)
+        demanded = answer.signature or answer.must or (answer.code and not answer.code_optional)
         if "*" in paths and (operation not in bodiless or demanded or len(paths) > 1):
-            rule = f'may be ["*"] only for {", ".join(bodiless)}, where neither a code nor answer.signature is required'
+            rule = f'may be ["*"] only for {", ".join(bodiless)}, where [answer] demands no code, signature or must'
             raise invalid_setting(f"sandbox.omits.{operation}", rule)
 
 

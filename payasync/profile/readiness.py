@@ -201,8 +201,8 @@ def _is_given(profile: Profile, name: str) -> bool:
     if section == "fields":
         required = [(method, each) for method, each in takers_of(key).items() if each.required]
         return bool(required) and all(wire_name(profile, *each) for each in required)
-    value: Any = getattr(getattr(profile, section), key, None) if section in {"states", "recovery"} else None
-    return value not in (None, {})
+    value: Any = getattr(getattr(profile, section), key, None) if section in {"answer", "states", "recovery"} else None
+    return value not in (None, {}, "")
 
 
 def _is_begun(profile: Profile, group: Group, points: Mapping[str, Point]) -> bool:

@@ -90,6 +90,13 @@ def _is_path(value: str | None) -> bool:
 
 
 _IS_PATH: Final = must_be(_IN_THE_DOCUMENT, _is_path)
+_EXPECTED: Final = [
+    must_be(f"a table, with {_IN_THE_DOCUMENT}", lambda table: "" not in table and all(map(_is_path, table))),
+    each_must_be(
+        'a text, a finite number, true or false; a path of several steps stands in quotes: "meta.mode" = "live"',
+        lambda value: isinstance(value, str | int | float) and not find_flaw(value),
+    ),
+]
 
 
 _ADDRESS: Final = re.compile(r"https?://[^\s{}/?#@]+[/?#]([^\s{}]|\{[^\s{}]+\})*")
@@ -181,6 +188,7 @@ _SCHEMES: Final = must_be(
 )
 _CHECKED: Final = asks("the schemes of addresses for a browser", ("orders.place",), changed=True)
 _MEANINGS: Final = "the service's values of our states"
+_HELD: Final = asks("what each success must hold, by its path in the payload", assumed=True)
 _ACCEPTED: Final = asks("what the service takes; empty: not checked here")
 
 
@@ -369,7 +377,8 @@ class AnswerShape:
     """The dotted paths of values in the service's responses.
 
     Args:
-        data: The payload inside an envelope. Empty: the whole document.
+        data: The payload inside an envelope. Empty: the whole document. A response without the envelope has an empty
+            payload.
         code: The result code. Empty: HTTP 2xx is success. A list of paths: the first one that is there counts.
         ok: The codes that mean success, compared by type and value: `0` is not `"0"`.
         code_optional: Whether a 2xx without a code, or with null in its place, is success: codes only in failures.
@@ -400,6 +409,8 @@ class AnswerShape:
         amounts: The unit of amounts in responses: as requests have them, or the major unit of the currency, as in
             "4.50" for 450.
         merchant_id: The merchant's number.
+        must: What each success must hold, by paths relative to `data`, such as `{"livemode": True}`. A refusal that has
+            the path must hold the same. The type counts: `1` is neither `"1"` nor `True`.
     """
 
     data: str = _a_path("the path of the payload inside an envelope; without it, the whole document is")
@@ -457,6 +468,7 @@ class AnswerShape:
     refund_amt: str | None = _a_compared_path("refundAmt", _REFUNDS)
     currency: str | None = _a_compared_path("currency", ("payments.create", "orders.place", "orders.query"))
     merchant_id: str | None = _a_compared_path("merchantId", ALL)
+    must: Mapping[str, Any] = field(factory=dict, hash=False, converter=to_dict, validator=_EXPECTED, metadata=_HELD)
 
     def __attrs_post_init__(self) -> None:
         if self.code and not (self.ok or self.code_optional):

@@ -128,6 +128,7 @@ def check_answers_covered(profile: "Profile") -> None:
         return
     believed = [("answer.data", shape.data, join_path(shape.data, "any field of it"))] if shape.data else []
     given = {name: path for name in (*STATE_KEYS, *COMPARED) if (path := getattr(shape, name))}
+    given |= {f"must.{path}": path for path in shape.must}
     believed += [(f"answer.{name}", path, join_path(shape.data, path)) for name, path in given.items()]
     check_covered(SignedFields.under(shape.signature, profile.scheme), shape.signature, believed)
 
@@ -214,7 +215,7 @@ def names_read(profile: "Profile", compared: Iterable[str], document: object) ->
         document: The response; without an envelope it is the payload.
     """
     shape = profile.answer
-    paths = [*compared, *(getattr(shape, name) for name in (*STATE_KEYS, *OWN_KEYS))]
+    paths = [*compared, *shape.must, *(getattr(shape, name) for name in (*STATE_KEYS, *OWN_KEYS))]
     paths += parts_of(shape.redirect_template)
     return _signed_names(profile, shape, [*paths_of(shape.code), *paths_of(shape.message)], paths, document)
 

@@ -341,7 +341,9 @@ def _fill_signature(given: Scheme | None) -> Scheme:
     return scheme
 
 
-_NO_PATHS: Final = frozenset({"header", "tolerance", "ok", "code_optional", "redirect_template", "refusals_signed"})
+_NO_PATHS: Final = frozenset(
+    {"header", "tolerance", "ok", "code_optional", "redirect_template", "refusals_signed", "must"}
+)
 """Points of a profile's answer that are not paths."""
 _FRAME: Final = frozenset({"data", "code", "message", "request_id", "signature"})
 """Points of a profile's answer that are paths from the top; the others begin at `data`."""
@@ -689,6 +691,9 @@ class Dialect:
             named = given is not ABSENT and not has_another(names.profile, operation.name, name)
             if path and named and at(data, path, None) is None:
                 set_at(data, path, given)
+        for path, value in names.answer.must.items():
+            if at(data, path) is ABSENT:
+                set_at(data, path, value)
         omitted = names.profile.sandbox.omits.get(operation.name, ())
         for path in omitted:
             above, _, last = path.rpartition(".")

@@ -323,9 +323,10 @@ class ServiceSigner:
         try:
             text_to_sign(scheme, table_at(dict(document), above), path="")
         except UnsignableError as error:
-            if error.field in self._names.profile.sandbox.constants:
+            constants = dict.fromkeys(self._names.profile.sandbox.constants, "sandbox.constants")
+            if table := {**dict.fromkeys(self._answer.must, "answer.must"), **constants}.get(error.field):
                 why = "stands in what the service signs, and signature.nested, booleans or numbers refuses its value"
-                raise invalid_setting(f"sandbox.constants.{error.field}", why) from None
+                raise invalid_setting(f"{table}.{error.field}", why) from None
             raise ConfigurationError(
                 f"{point}: the object that holds {path} holds the object {join_path(above, error.field)}, too, and "
                 "signature.nested refuses to sign an object inside it. Set nested to json or omit, or move one of "

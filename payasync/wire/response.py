@@ -74,7 +74,12 @@ class Response:
     @property
     def data(self) -> Any:
         """The payload inside the profile's envelope, else the document."""
-        return payload(self._shape, self._reply.document)
+        return self.document if self._payload is ABSENT else self._payload
+
+    @property
+    def _payload(self) -> Any:
+        """What the profile's paths start in: without the envelope that the profile names, it is `ABSENT`."""
+        return at(self._reply.document, self._shape.data)
 
     @property
     def elapsed(self) -> float:
@@ -141,7 +146,7 @@ class Response:
     def state(self) -> str | None:
         """The state in payasync's words, or `None` if the profile does not list the service's value."""
         path = getattr(self._shape, f"{self.thing}_status", "")
-        return self._states.name(self.thing, at(self.data, path)) if path else None
+        return self._states.name(self.thing, at(self._payload, path)) if path else None
 
     def _located(self, name: str) -> str | int | None:
         path = getattr(self._shape, name)
@@ -151,13 +156,11 @@ class Response:
             error.args = (f"{error.args[0]}. The service responded to the request. {advice}",)
             error.add(**self._facts())
             raise error
-        document = self._reply.document
-        value = at(payload(self._shape, document) if self._shape.data else document, path)
-        return value if isinstance(value, str) or type(value) is int else None
+        return scalar_at(self._payload, path)
 
     def _address(self) -> str | None:
         template = self._shape.redirect_template
-        found = _fill_address(template, self.data, self._sent or {}) if template else self._located("redirect_url")
+        found = _fill_address(template, self._payload, self._sent or {}) if template else self._located("redirect_url")
         if not isinstance(found, str):
             return None
         usual = _USUAL.fullmatch(found)
@@ -184,13 +187,6 @@ def scalar_at(document: Any, paths: Paths) -> str | int | None:
     """Return the text or the integer at a path; `None` if the path is empty, or holds something else."""
     value = first_at(document, paths) if paths else None
     return value if isinstance(value, str) or type(value) is int else None
-
-
-def payload(shape: "payasync.profile.AnswerShape", document: Any) -> Any:
-    """Return the payload inside the profile's envelope, else the document, else `None`."""
-    if shape.data and (inner := at(document, shape.data)) is not ABSENT:
-        return inner
-    return None if document is ABSENT else document
 
 
 def describe_unusable(reply: Reply, shape: "payasync.profile.AnswerShape") -> str:

@@ -9,6 +9,7 @@ from payasync import (
     AnswerShape,
     AuthenticationError,
     Credentials,
+    DuplicateError,
     HttpCodes,
     NoAnswerError,
     OutcomeUnknownError,
@@ -16,6 +17,7 @@ from payasync import (
     PayasyncError,
     Profile,
     Recovery,
+    RefundResponse,
     ResultCodes,
     RetryPolicy,
     ServiceError,
@@ -46,6 +48,7 @@ PAGES: Final = {
     "status as text": b'{"code": "404", "message": "Not Found"}',
     "no code": b'{"message": "no Route matched with those values"}',
     "code of another type": b'{"code": true}',
+    "used nonce": b'{"message": "the nonce was used before"}',
 }
 """What hops send in place of the service."""
 pages = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
@@ -141,6 +144,35 @@ async def test_wrong_key(page: bytes, profile: Profile) -> None:
     found, sends = await refunded(Recorder(otherwise=answer(401, page)), profile)
 
     assert (AuthenticationError, 1) == (type(found), sends)
+
+
+USED: Final = evolve(CODED, codes=evolve(CODED.codes, duplicate=("USED",)))
+NO_SUCH: Final = answer(404, b'{"code": "NONE"}')
+OK: Final = answer(200, b'{"code": "OK"}')
+
+
+@pytest.mark.parametrize(
+    ("before", "sends"), [((), 1), ((RESET,), 1), ((RESET, NO_SUCH), 2)], ids=["first", "lost", "again"]
+)
+@pytest.mark.parametrize("status", [401, 403])
+async def test_used_nonce_by_a_listed_code(status: int, before: tuple[Answer, ...], sends: int) -> None:
+    """A hop may have sent the request twice: a listed code of a used nonce never says that nothing was done."""
+    said = answer(status, b'{"code": "USED"}')
+    found, sent = await refunded(Recorder([*before, said], otherwise=OK), USED)
+    error: type[Any] = {0: DuplicateError, 1: OutcomeUnknownError}.get(len(before), RefundResponse)
+
+    assert (error, sends) == (type(found), sent)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_used_nonce_of_a_write_without_a_number(status: int) -> None:
+    """If no query finds the write, a used nonce leaves it unknown."""
+    with Recorder(otherwise=answer(status, b'{"code": "USED"}')) as service:
+        async with Session(service.url, credentials=KEYS, profile=USED) as pay:
+            with pytest.raises(OutcomeUnknownError):
+                await pay.payments.create(amount=450, currency="CAD")
+
+    assert 1 == len(service.requests)
 
 
 @pages

@@ -106,12 +106,14 @@ def test_parts_of_the_address_are_kept() -> None:
         ({"status": "outer", "result": None}, {"status": "outer", "result": {}}),
         ({"status": "outer", "result": {"status": 1.5}}, {"status": "outer", "result": {}}),
         ({"status": "outer", "other": 1}, {"status": "outer"}),
+        ({"status": "outer", "id": "envelope"}, {"status": "outer"}),
         (["status"], {}),
     ],
 )
 def test_envelope_stays_where_it_was(document: Any, expected: Any) -> None:
     """A stored response has its fields at their original paths, so that it is read in the same way again."""
-    profile = evolve(PROFILE, answer=AnswerShape(data="result", code="status", ok=("outer",), refund_status="status"))
+    shape = AnswerShape(data="result", code="status", ok=("outer",), refund_status="status", payment_id="id")
+    profile = evolve(PROFILE, answer=shape)
 
     assert expected == orjson.loads(redact_outcome(call_for("refunds.create", profile), reply(document)).body)
 

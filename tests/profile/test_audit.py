@@ -117,6 +117,7 @@ def test_bare_profile_answers_nothing() -> None:
         *SIGNED_VALUES,
         *ASSUMED,
         *COMPARED,
+        "answer.must",
         *named("http", HttpCodes),
     ] == assumed
     assert set() == {name for name, point in points.items() if point.status == "answered"}
@@ -136,6 +137,7 @@ def test_sandbox_answers_what_calls_need() -> None:
     assert {
         "answer.amounts",
         "answer.code_optional",
+        "answer.must",
         *COMPARED,
         *SIGNED_VALUES,
         "constants.payments.status",

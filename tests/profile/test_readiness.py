@@ -212,6 +212,12 @@ ANSWERS: Final = 'answer = {signature = "sign"}\n'
         ),
         # A value that has no effect yet is not asked for again.
         ("recovery", f"answer.signature = 'sign'\n{READY['recovery']}", ["when it is final: answer.refusals_signed"]),
+        # Only where responses are signed is it a question whether refusals are.
+        *(
+            ("recovery", f"{signed}{READY['recovery']}\nanswer.refusals_signed = {said}", [])
+            for signed in ("", "answer.signature = 'sign'\n")
+            for said in ("true", "false")
+        ),
         (
             "refunds",
             READY["refunds"].replace('answer.refund_status = "state"', ""),

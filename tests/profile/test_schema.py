@@ -171,6 +171,10 @@ BAD_REQUEST_IDS: Final = [
     "trace:id",
     ":",
 ]
+A_SCALAR: Final = (
+    'a text, a finite number, true or false; a path of several steps stands in quotes: "meta.mode" = "live"'
+)
+NO_SCALARS: Final = (None, [1], {"b": 1}, {}, float("nan"), float("inf"), 2**64, "\ud83d")
 A_WAIT: Final = "above 0, and at most 31622400 (a year)"
 SECONDS: Final = "a number of seconds, 0 or more"
 RULES: Final[list[tuple[str, str, list[Any]]]] = [
@@ -201,6 +205,8 @@ RULES: Final[list[tuple[str, str, list[Any]]]] = [
         ],
     ),
     ("answer.refusals_signed", "true or false", ["false", 0]),
+    ("answer.must", f"a table, with {A_PATH}", [{path: 1} for path in ("", *BAD_PATHS)]),
+    ("answer.must", "a table", ["live", 1, None, ["live"]]),
     ("http.rate_limit_precedes_execution", "true or false", [1]),
     ("http.uncoded", "a list of statuses from 400 to 499", [[200], [500]]),
     ("notification.tolerance", "an integer", [True, 1.5]),
@@ -255,6 +261,7 @@ def test_a_value_breaks_a_rule(field: str, wanted: str, wrong: Sequence[Any]) ->
         ("sandbox.codes", "absent", "a code that is not empty", ""),
         ("sandbox.constants", "at", "JSON", datetime(2027, 1, 31)),  # noqa: DTZ001 - as TOML has it
         ("sandbox.constants", "nan", "JSON", [float("nan")]),
+        *(("answer.must", "live", A_SCALAR, wrong) for wrong in NO_SCALARS),
     ],
 )
 def test_an_entry_of_a_table_breaks_a_rule(field: str, entry: str, wanted: str, wrong: Any) -> None:

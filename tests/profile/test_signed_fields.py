@@ -59,6 +59,7 @@ def session(profile: Profile, *service_keys: str) -> Session:
         ),
         ({"signature": "sign", "refund_status": "data.state"}, {"nested": "omit"}, "answer.refund_status"),
         ({"signature": "data.sign", "payment_status": "state"}, {}, "answer.payment_status"),
+        ({"signature": "sign", "must": {"meta.mode": "live"}}, {"nested": "omit"}, "answer.must.meta.mode"),
         ({"signature": "sign", "subscription_status": "st"}, {"exclude": ("sign", "st")}, "answer.subscription_status"),
     ],
 )

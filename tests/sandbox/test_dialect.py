@@ -549,6 +549,7 @@ async def test_successes_lack_what_the_service_omits() -> None:
         ("orders.close", ["*", "a"], AnswerShape()),
         ("orders.close", ["*"], AnswerShape(code="code", ok=("OK",))),
         ("orders.close", ["*"], AnswerShape(signature="sign")),
+        ("orders.close", ["*"], AnswerShape(must={"live": True})),
         ("orders.shut", ["a"], AnswerShape()),
     ],
 )

@@ -496,6 +496,7 @@ UNDERSTANDING: Final = (
         REFUNDED[::-1],
         by_path={f"{BASE_PATH}/payment/refund": answer(200, b'{"totalAmt":"0.15"}')},
     ),
+    ended_as("answer.must = {live = true}", query, READ, b'{"live":false}', ""),
     compared("out_trade_no", query, "/payment/orderquery", READ, "T2"),
     compared("merchant_id", query, "/payment/orderquery", READ, "M2"),
     compared("out_refund_no", refund, "/payment/refund", REFUNDED, "R2"),

@@ -1,0 +1,130 @@
+"""Without the envelope of `answer.data`, the payload is empty, whatever else the document holds."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import pytest
+from attrs import evolve
+
+from payasync import (
+    AnswerShape,
+    OutcomeUnknownError,
+    PayasyncError,
+    ResultCodes,
+    RetryPolicy,
+    ServiceError,
+    Session,
+    States,
+)
+from payasync.journal import SqliteJournal
+from tests.foreign.recorder import Recorder, answer
+from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN, TenCall
+
+LOCATED: Final = ("payment_id", "redirect_url")
+STATES: Final = ("payment_status", "order_status", "refund_status", "subscription_status")
+AT_STATUS: Final[dict[str, Any]] = dict.fromkeys((*LOCATED, *STATES), "status")
+SHAPE: Final = AnswerShape(data="data", **AT_STATUS)
+CODED: Final = evolve(SHAPE, code="code", ok=(0,))
+PROFILE: Final = evolve(
+    DOCUMENTED,
+    answer=SHAPE,
+    states=States(
+        order={"paid": ("OK",)},
+        payment={"paid": ("OK",)},
+        refund={"succeeded": ("OK",)},
+        subscription={"active": ("OK",)},
+    ),
+    codes=ResultCodes(not_executed=(9,), absent=(4,)),
+)
+NAMES: Final = {"outTradeNo": "T1", "outRefundNo": "R1", "subscriptionId": "S1", "merchantId": "M1"}
+each_call = pytest.mark.parametrize("call", TEN, ids=lambda call: call.name)
+
+
+async def ended(call: TenCall, document: object, shape: AnswerShape = SHAPE) -> Any:
+    """Return the response or the error of a call to a service that always responds with a document."""
+    profile, again = evolve(PROFILE, answer=shape), RetryPolicy(base_delay=0)
+    with Recorder(otherwise=answer(200, orjson.dumps(document))) as service:
+        async with Session(service.url, credentials=CREDENTIALS, profile=profile, retry=again) as pay:
+            try:
+                return await call.call(pay)
+            except PayasyncError as error:
+                return error
+
+
+@pytest.mark.parametrize(
+    ("document", "shape"),
+    [({"status": "OK"}, SHAPE), ({"status": True, "message": "done"}, SHAPE), ({"status": "OK", "code": 0}, CODED)],
+    ids=["state", "boolean", "coded"],
+)
+@each_call
+async def test_success_without_the_envelope(call: TenCall, document: dict[str, Any], shape: AnswerShape) -> None:
+    """It stays a success, by its code or by 2xx. No field beside the envelope is a state, a number or an address."""
+    found = await ended(call, document, shape)
+    located = [getattr(found, name) for name in (*LOCATED, *STATES) if hasattr(found, name)]
+
+    assert (document, 1, None, {None}) == (found.data, found.attempts, found.state, {None, *located})
+
+
+@pytest.mark.parametrize("document", [{"status": True}, {"status": "OK", "subscriptionId": "S1"}])
+async def test_done_cancel_without_the_envelope(tmp_path: Path, document: dict[str, Any]) -> None:
+    """A cancel that is only acknowledged is done, also where each success with a state must name the subscription."""
+    shape = evolve(SHAPE, subscription_id="subscriptionId")
+    with Recorder(otherwise=answer(200, orjson.dumps(document))) as service:
+        async with (
+            SqliteJournal(tmp_path / "pay.db") as journal,
+            Session(
+                service.url, credentials=CREDENTIALS, profile=evolve(PROFILE, answer=shape), journal=journal
+            ) as pay,
+        ):
+            found = await pay.subscriptions.cancel("S1")
+            states = [each.state for each in await journal.list()]
+
+    assert (None, None, ["succeeded"]) == (found.state, found.subscription_id, states)
+
+
+@pytest.mark.parametrize("path", ["no", "its.no"])
+@each_call
+async def test_given_path_is_missing_without_the_envelope(call: TenCall, path: str) -> None:
+    """A path that each success must have is in the payload: what stands beside the envelope does not count."""
+    key, number = ("out_refund_no", "R1") if call.name.startswith("refunds.") else ("out_trade_no", "T1")
+    given: dict[str, Any] = {key: path}
+    found = await ended(call, {"no": number, "its": {"no": number}}, evolve(SHAPE, **given))
+    numbered = call.name.startswith(("orders.", "refunds.")) or call.name == "payments.status"
+
+    assert numbered is (f"the response lacks {path}" in str(found))
+
+
+@pytest.mark.parametrize("code", [0, 9, 4])
+@pytest.mark.parametrize("field", ["merchantId", "outTradeNo", "outRefundNo"])
+async def test_another_number_beside_the_missing_envelope(field: str, code: int) -> None:
+    """Neither a success nor a refusal counts if it names another number, wherever it stands."""
+    call = next(each for each in TEN if each.name == "refunds.create")
+    found = await ended(call, {**NAMES, field: "X9", "code": code}, CODED)
+
+    assert OutcomeUnknownError is type(found)
+    assert f"{field} is X9 in the response" in str(found)
+
+
+@pytest.mark.parametrize("name", ["orders.query", "refunds.status"])
+async def test_not_found_without_the_envelope(name: str) -> None:
+    """The status of an envelope does not contradict "not found": it is no state of the order or the refund."""
+    found = await ended(next(each for each in TEN if each.name == name), {"code": 4, "status": "OK"}, CODED)
+
+    assert isinstance(found, ServiceError)
+    assert found.absent
+
+
+async def test_null_in_place_of_the_payload() -> None:
+    """A payload that is null is empty, too."""
+    found = await ended(TEN[1], {"data": None, "status": "OK"})
+
+    assert (None, None, None) == (found.data, found.state, found.order_status)
+
+
+async def test_address_of_parts_without_the_envelope() -> None:
+    """The parts of an address are in the payload: what stands beside the envelope does not count."""
+    shape = AnswerShape(data="data", redirect_template="https://pay.example/{status}")
+    found = await ended(next(each for each in TEN if each.name == "orders.place"), {"status": "OK"}, shape)
+
+    assert found.redirect_url is None
