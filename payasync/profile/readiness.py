@@ -9,7 +9,7 @@ from payasync.endpoints import QUERY_ORDER, QUERY_REFUND
 from payasync.profile.audit import Point, takers_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
-from payasync.profile.wire_names import wire_name
+from payasync.profile.wire_names import SOUGHT, unaskable, wire_name
 
 Group: TypeAlias = Literal["payments", "orders", "refunds", "subscriptions", "recovery", "notifications"]
 """Methods, or other things, that a profile makes ready together."""
@@ -21,6 +21,8 @@ _SIGNATURE: Final = "its signature"
 _DUPLICATES: Final = "duplicates"
 _SIGNING: Final = ("signature.algorithm", "signature.encoding")
 _SUBSCRIPTION: Final = ("frequency", "subscription_amount", "start_date", "customer", "subscription_id")
+_FIND: Final = {f"how to find {write}": query for query, (write, _) in SOUGHT.items()}
+"""By what recovery needs, the query that it asks by the merchant's number."""
 _NEEDS: Final[Mapping[Group, Mapping[str, tuple[str, ...]]]] = {
     "payments": {
         _CODE: (),
@@ -50,6 +52,7 @@ _NEEDS: Final[Mapping[Group, Mapping[str, tuple[str, ...]]]] = {
         _ABSENT: (),
         "when it is final": ("recovery.quarantine", "answer.refusals_signed"),
         "how to query": ("refund_status", *_SIGNING),
+        **dict.fromkeys(_FIND, ()),
     },
     "notifications": {
         "verification": ("notification.verification",),
@@ -67,6 +70,7 @@ _PROOFS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "header": {_SIGNATURE: _SIGNING, _DUPLICATES: ()},
     "none": {
         "how to confirm it": (*_OF_KIND["payment"], *_OF_KIND["refund"], *_SIGNING),
+        **dict.fromkeys(_FIND, ()),
     },
 }
 """What notifications need besides, by how they are verified. Other ones are identified by `webhook-id` or a query."""
@@ -147,6 +151,8 @@ def _list_missing(profile: Profile, group: Group, points: Mapping[str, Point]) -
         needed = (point.name for point in open_points if _is_needed(profile, group, thing, point))
         find = {_CODE: _keys_of_code, _ABSENT: _keys_of_absent, _DUPLICATES: _keys_of_duplicates}.get(thing)
         keys = find(profile) if find else map(key_of, needed)
+        if thing in _FIND and unaskable(profile, _FIND[thing]):
+            keys = (f'endpoints."{_FIND[thing]}".number',)
         if missing := tuple(keys):
             yield Missing(thing, missing)
 
