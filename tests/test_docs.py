@@ -145,6 +145,8 @@ def test_examples_leave_nothing_out() -> None:
     assumed |= {
         "answer.amounts",
         "answer.code_optional",
+        "endpoints.orders.query.number",
+        "endpoints.refunds.status.number",
         "signature.skip_null",
         "signature.booleans",
         "signature.numbers",

@@ -242,8 +242,8 @@ def missing_point(session: Session) -> str:
     """
     if session.profile.refund_status is None:
         return "refund_status"
-    if error := unaskable(session.profile, QUERY_REFUND.name):
-        return str(error.field)
+    if unaskable(session.profile, QUERY_REFUND.name):
+        return f'endpoints."{QUERY_REFUND.name}".number'
     require_keys(session, QUERY_REFUND.name, ", and without that query a lost response stays in doubt")
     return ""
 
