@@ -49,7 +49,7 @@ def status_query(
     Raises:
         NotConfiguredError: By the profile, the query takes the service's number.
     """
-    query = ASKED_BY.get(operation or "", operation)
+    query = ASKED_BY.get(operation or "", operation or "")
     if reference is None or query not in SOUGHT:
         return None
     if profile and (error := unaskable(profile, query)):
@@ -65,13 +65,12 @@ def query_about(codec: Codec, call: Call) -> Call | None:
     Endpoint 3 shows the state of an order, endpoint 7 that of a refund (docs/reference/service.md#queries).
     The query must end by the write's own deadline.
     """
-    askable = recourse(call) in {Recourse.QUERY, Recourse.CLOSE}
-    if not askable:
+    if recourse(call) not in {Recourse.QUERY, Recourse.CLOSE}:
         return None
     asked, name = compared_fields(by_document_names(call)), call.operation.name
     try:
         request = status_query(name, call.reference, asked.get("outTradeNo"), call.profile)
-        return request and codec.call(request, call.timeouts, call.deadline).expect_match(asked)
+        return codec.call(request, call.timeouts, call.deadline).expect_match(asked) if request else None
     except PayasyncError:
         return None
 
@@ -86,8 +85,10 @@ def query_after(error: PayasyncError, profile: Profile) -> Request[Response]:
     """
     if not isinstance(error, PayasyncError):
         raise invalid_argument("error", "the error of a call, such as an OutcomeUnknownError", error)
+    if isinstance(error, IntentConflictError):
+        raise error
     request = status_query(error.operation, error.reference, (error.asked or {}).get("outTradeNo"), profile)
-    if request is None or isinstance(error, IntentConflictError):
+    if request is None:
         raise error
     return request
 
