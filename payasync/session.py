@@ -50,6 +50,7 @@ from payasync.middleware.recovery import check_response, query_about, query_afte
 from payasync.middleware.retry import Quota, RetryContext, retry
 from payasync.middleware.sign import Sender, add_times, authorize, check_signable, require_signable, sign
 from payasync.profile.signed_fields import check_answers_covered
+from payasync.profile.wire_names import SOUGHT, unaskable
 from payasync.resources.orders import Orders
 from payasync.resources.payments import Payments
 from payasync.resources.refunds import Refunds
@@ -96,6 +97,7 @@ SANDBOX_NAME: Final = "payasync-sandbox"
 SANDBOX_PAID: Final = "SBX_PAID"
 """The name and a state of the sandbox's profile, which tell others from it before its file is read."""
 NO_JOURNAL: Final = "%(operation)s has an intent, but no journal remembers it: a repeat may be a second payment"
+NO_QUERY: Final = "a person must look after each lost response: %(reason)s"
 LONGEST_JOURNALLED: Final = 3600.0
 """The longest call with a journal, in seconds: the reconciler asks about a lost call only after this time."""
 TOTAL_RULE: Final = f"at most {LONGEST_JOURNALLED:.0f} seconds with a journal, which asks about a lost call after that"
@@ -385,6 +387,8 @@ class Session:
             journal=journal,
         )
         _warn_about_weak_keys(options)
+        for error in filter(None, (unaskable(profile, query) for query in SOUGHT)):
+            log(logger, logging.WARNING, "recovery_without_query", NO_QUERY, reason=str(error))
         url = _parse_service_url(base_url, profile)
         for name, value in (("max_connections", max_connections), ("max_response_bytes", max_response_bytes)):
             if type(value) is not int or value < 1:
@@ -805,12 +809,12 @@ class Session:
         Raises:
             PayasyncError: The error itself, if it has no number to ask about, or its number belongs to something else.
             OutcomeUnknownError: The response is empty, or the number belongs to another order or refund at the service.
-            NotConfiguredError: The profile does not say how to ask.
+            NotConfiguredError: The profile does not say how to ask, or the query takes the service's own number.
             NoAnswerError: No usable response came: ask again later.
             ServiceError: The service refused the query, or knows no such number (`absent`). "Not found" is final only
                 after `recovery.quarantine` seconds, because the service may still commit the write.
         """
-        query = query_after(error)
+        query = query_after(error, self.profile)
         if extra:
             query = evolve(query, extra=extra)
         try:

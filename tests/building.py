@@ -12,7 +12,7 @@ from payasync.credentials import Credentials
 from payasync.endpoints import Operation
 from payasync.middleware.observe import Event
 from payasync.profile.profile import Profile
-from payasync.profile.schema import AnswerShape, Parameter, States
+from payasync.profile.schema import AnswerShape, Endpoint, Parameter, States
 from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
 from payasync.resources.payments import CreatePayment, QueryPayment
 from payasync.resources.refunds import CreateRefund, QueryRefund
@@ -39,6 +39,7 @@ PROFILE: Final = Profile(
     formats={"start_date": "%d.%m.%Y"},
     payment_status=Parameter("tradeNo"),
     refund_status=Parameter("refundNo"),
+    endpoints={"refunds.status": Endpoint(number="merchant")},
 )
 """Answers every point that a request needs, in words that nobody could guess."""
 

@@ -146,6 +146,8 @@ def test_examples_leave_nothing_out() -> None:
         "answer.amounts",
         "answer.code_optional",
         "answer.must",
+        "endpoints.orders.query.number",
+        "endpoints.refunds.status.number",
         "signature.skip_null",
         "signature.booleans",
         "signature.numbers",

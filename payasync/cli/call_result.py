@@ -137,10 +137,10 @@ class Caller:
     def status_command(self) -> list[str]:
         """Return the command that asks for the state of the order or refund, if the service can be asked."""
         number, order = self.request.reference, getattr(self.request, "out_trade_no", ABSENT)
-        query = status_query(self.request.operation.name, number, order)
-        if query is None or number is None:
-            return []
         try:
+            query = status_query(self.request.operation.name, number, order, self.profile)
+            if query is None or number is None:
+                return []
             self.session.check(query)
         except PayasyncError:
             return []

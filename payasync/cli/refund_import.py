@@ -64,6 +64,7 @@ from payasync.errors import (
 from payasync.journal import Journal, Reconciler
 from payasync.journal.intents import Intent
 from payasync.journal.reconciler import LONGEST, SILENT
+from payasync.profile.wire_names import unaskable
 from payasync.session import Done, Result, Session
 from payasync.settings import Pace
 from payasync.wire.response import RefundResponse
@@ -208,13 +209,13 @@ async def run(
     """
     good = [row for row in rows if not row.wrong]
     try:
-        askable = is_askable(session)
+        missing = missing_point(session)
         async with session, journal.present() as is_alone:
             await journal.bind(session.merchant_id, session.service)
             empty = not await journal.list(limit=1)
             rejected = [each async for each in all_intents(journal, "rejected")]
             with closing(ResultFile(result)) as results:
-                screen.opened(session, rows, new=empty, askable=askable)
+                screen.opened(session, rows, new=empty, missing=missing)
                 screen.resubmitted(resubmissions(rows, rejected, session.merchant_id))
                 sending = RefundSending(session, journal, screen, results, limit, pace, is_alone)
                 with screen.progress(len(good)), stray_logs_dropped():
@@ -233,16 +234,18 @@ async def run(
     return INTERRUPTED if sending.stopped == STOPPED_BY_SIGNAL and code < CANNOT else code
 
 
-def is_askable(session: Session) -> bool:
-    """Return whether the profile says how to query a refund; otherwise a lost response needs a person.
+def missing_point(session: Session) -> str:
+    """Return the point of the profile without which a refund cannot be queried by its number; empty if it can.
 
     Raises:
-        ConfigurationError: It does, but the key that the query carries, or is signed with, is missing.
+        ConfigurationError: It can, but the key that the query carries, or is signed with, is missing.
     """
     if session.profile.refund_status is None:
-        return False
+        return "refund_status"
+    if unaskable(session.profile, QUERY_REFUND.name):
+        return f'endpoints."{QUERY_REFUND.name}".number'
     require_keys(session, QUERY_REFUND.name, ", and without that query a lost response stays in doubt")
-    return True
+    return ""
 
 
 @define(eq=False)
@@ -478,14 +481,14 @@ class RefundImportScreen:
         self._bad(bad)
         self._lines.paragraph("  Correct these rows, or skip them with --keep-going.")
 
-    def opened(self, session: Session, rows: Sequence[Row], *, new: bool, askable: bool) -> None:
+    def opened(self, session: Session, rows: Sequence[Row], *, new: bool, missing: str) -> None:
         """Show the planned refunds, and the rows that are left out.
 
         Args:
             session: The session that sends.
             rows: Good and bad rows.
             new: Whether the journal is empty.
-            askable: Whether refunds can be queried.
+            missing: The point of the profile without which no refund can be queried; empty if it can.
         """
         good = [row.request for row in rows if row.request]
         bad = [row for row in rows if row.wrong]
@@ -503,10 +506,10 @@ class RefundImportScreen:
         if bad:
             self._lines.write((f"  {_rows(len(bad))} left out", "bold yellow"))
             self._bad(bad)
-        if not askable:
+        if missing:
             self._lines.paragraph(
                 ("  A lost response will need a person", "bold yellow"),
-                ": the profile does not say how to query a refund (refund_status).",
+                f": the profile does not say how to query a refund by your number ({missing}).",
                 hang=2,
             )
 

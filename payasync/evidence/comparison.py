@@ -29,7 +29,7 @@ from payasync.endpoints import (
 )
 from payasync.errors import clean
 from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, SignedFields, join_path, service_parts
-from payasync.profile.wire_names import has_another, is_unsent, shown_names, wire_name
+from payasync.profile.wire_names import SOUGHT, has_another, is_unsent, number_taken, shown_names, wire_name
 from payasync.strict_json import ABSENT, at, dumps
 
 if TYPE_CHECKING:
@@ -215,10 +215,12 @@ class Objection(NamedTuple):
 def comparison_of(operation: Operation, profile: "Profile") -> Comparison:
     """Return what a response to an operation is compared in."""
     must = profile.answer.must.items()
+    by_service = operation.name in SOUGHT and number_taken(profile, operation.name) == "service"
     found = [
         each
         for argument in _compared_arguments(operation)
         if operation in _OF_PAYMENT or not has_another(profile, operation.name, argument)
+        if not (by_service and argument == SOUGHT[operation.name][1])
         for each in _places(profile, operation, argument, camel_case(argument))
     ]
     if operation in {CREATE_REFUND, QUERY_REFUND}:
@@ -234,7 +236,11 @@ def comparison_of(operation: Operation, profile: "Profile") -> Comparison:
         # The path is for the number of a new subscription. A change may be acknowledged without number and state.
         state = profile.answer.subscription_status
         found += [evolve(each, beside=state) for each in _places(profile, operation, "subscription_id", name)]
-    if operation == QUERY_REFUND:
+    if by_service:
+        name = wire_name(profile, operation.name, operation.reference or "")
+        alike = name == wire_name(profile, *SOUGHT[operation.name])
+        found += () if alike else (ComparedField(name, name, name, ValueKind.NUMBER),)
+    elif operation == QUERY_REFUND:
         found += _identifier(profile, operation, "out_refund_no", ())
     if operation == QUERY_PAYMENT:
         # Endpoint 6 may be asked by the merchant's number or by the service's own.

@@ -42,6 +42,7 @@ from payasync.journal.replay import recorded_reply
 from payasync.middleware.outcome import REPEAT_HINT
 from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
+from payasync.profile.wire_names import SOUGHT
 from payasync.resources.payments import QueryPayment
 from payasync.settings import a_count, a_wait
 from payasync.wire.request import Request
@@ -54,8 +55,8 @@ KEY_OVER: Final = "and the lifetime of its idempotency key is over"
 NOT_KEPT: Final = "and too little of the direct call is stored to send it again under its idempotency key"
 AGAIN: Final = "it has no number, and the service says that repeating it under its idempotency key changes nothing"
 USED_BEFORE: Final = "and it said before that the number was used"
-QUERIES_NEED: Final = frozenset({"payment_status", "refund_status"})
-"""The points of the profile without which a payment or refund cannot be queried."""
+QUERIES_NEED: Final = frozenset({"payment_status", "refund_status", *(f"endpoints.{each}.number" for each in SOUGHT)})
+"""The points of the profile without which an order, payment or refund cannot be queried."""
 UNSENT: Final = timedelta(minutes=5)
 """After so long, a queued write should have been sent."""
 
@@ -101,9 +102,12 @@ def query_for(intent: Intent, profile: Profile) -> Request[Response] | None:
 
     Endpoint 3 queries orders, and endpoint 7 refunds. Endpoint 6 queries payments of endpoint 1, by the number that the
     service gave them (docs/reference/service.md#queries).
+
+    Raises:
+        NotConfiguredError: By the profile, the query takes the service's number.
     """
     if intent.operation != CREATE_PAYMENT.name:
-        return status_query(intent.operation, intent.reference, asked_for(intent).get("outTradeNo"))
+        return status_query(intent.operation, intent.reference, asked_for(intent).get("outTradeNo"), profile)
     number = _payment_id(intent, profile)
     return QueryPayment(identifier=str(number)) if number else None
 

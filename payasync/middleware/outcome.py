@@ -24,6 +24,7 @@ from payasync.evidence.claims import Claim, claim_of_success
 from payasync.evidence.comparison import Objection
 from payasync.evidence.origin import is_own, listed_meaning, precedes_execution, says_absent
 from payasync.profile.signed_fields import SignedFields
+from payasync.profile.wire_names import unaskable
 from payasync.strict_json import ABSENT, at, first_at, is_one_of, paths_of
 from payasync.wire.call import Call, Reply, number_key
 from payasync.wire.response import Response, describe_unusable, parse_retry_after, scalar_at
@@ -445,8 +446,9 @@ def _is_about_keys(call: Call, reply: Reply) -> bool:
 
 
 def _has_query(call: Call) -> bool:
-    """Return whether the profile says how to ask about what a write is about."""
-    return call.operation != CREATE_REFUND or call.profile.refund_status is not None
+    """Return whether the profile says how to ask about what a write is about, by the merchant's number."""
+    mapped = call.operation != CREATE_REFUND or call.profile.refund_status is not None
+    return mapped and not unaskable(call.profile, call.operation.name)
 
 
 def advice(call: Call) -> str:

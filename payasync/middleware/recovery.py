@@ -2,10 +2,12 @@
 
 from typing import Final
 
-from payasync.endpoints import CLOSE_ORDER, CREATE_REFUND, PLACE_ORDER, QUERY_ORDER, QUERY_REFUND
+from payasync.endpoints import QUERY_ORDER
 from payasync.errors import IntentConflictError, NoAnswerError, OutcomeUnknownError, PayasyncError
 from payasync.evidence.comparison import by_document_names, compared_fields, is_empty_envelope
 from payasync.middleware.outcome import REPEAT_HINT, Recourse, describe_claim, recourse, unknown_error
+from payasync.profile.profile import Profile
+from payasync.profile.wire_names import ASKED_BY, SOUGHT, unaskable
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
 from payasync.strict_json import ABSENT
@@ -22,20 +24,27 @@ OTHER_REQUEST_HINT: Final = (
 )
 
 
-def status_query(operation: str | None, reference: str | None, order: object = None) -> Request[Response] | None:
+def status_query(
+    operation: str | None, reference: str | None, order: object = None, profile: Profile | None = None
+) -> Request[Response] | None:
     """Return the query about an order or a refund by its number, or `None` if no query fits.
 
     Args:
         operation: The name of the write or the query.
         reference: The number.
         order: Of a refund, the order's number, if it is known. Some services want it besides.
+        profile: The service's, if it is known.
+
+    Raises:
+        NotConfiguredError: By the profile, the query takes the service's number.
     """
-    if reference is None:
+    query = ASKED_BY.get(operation or "", operation or "")
+    if reference is None or query not in SOUGHT:
         return None
-    if operation in {PLACE_ORDER.name, CLOSE_ORDER.name, QUERY_ORDER.name}:
+    if profile and (error := unaskable(profile, query)):
+        raise error
+    if query == QUERY_ORDER.name:
         return QueryOrder(out_trade_no=reference)
-    if operation not in {CREATE_REFUND.name, QUERY_REFUND.name}:
-        return None
     return QueryRefund(identifier=reference, out_trade_no=order if isinstance(order, str) else ABSENT)
 
 
@@ -45,28 +54,30 @@ def query_about(codec: Codec, call: Call) -> Call | None:
     Endpoint 3 shows the state of an order, endpoint 7 that of a refund (docs/reference/service.md#queries).
     The query must end by the write's own deadline.
     """
-    askable = recourse(call) in {Recourse.QUERY, Recourse.CLOSE}
-    asked = compared_fields(by_document_names(call))
-    request = status_query(call.operation.name, call.reference, asked.get("outTradeNo")) if askable else None
-    if request is None:
+    if recourse(call) not in {Recourse.QUERY, Recourse.CLOSE}:
         return None
+    asked, name = compared_fields(by_document_names(call)), call.operation.name
     try:
-        return codec.call(request, call.timeouts, call.deadline).expect_match(asked)
+        request = status_query(name, call.reference, asked.get("outTradeNo"), call.profile)
+        return codec.call(request, call.timeouts, call.deadline).expect_match(asked) if request else None
     except PayasyncError:
         return None
 
 
-def query_after(error: PayasyncError) -> Request[Response]:
+def query_after(error: PayasyncError, profile: Profile) -> Request[Response]:
     """Return the query about the write that ended with an error.
 
     Raises:
         InvalidArgumentError: The argument is not a `PayasyncError`.
+        NotConfiguredError: By the profile, the query takes the service's number.
         PayasyncError: The error itself, if it has no number to ask about, or its number belongs to another request.
     """
     if not isinstance(error, PayasyncError):
         raise invalid_argument("error", "the error of a call, such as an OutcomeUnknownError", error)
-    request = status_query(error.operation, error.reference, (error.asked or {}).get("outTradeNo"))
-    if request is None or isinstance(error, IntentConflictError):
+    if isinstance(error, IntentConflictError):
+        raise error
+    request = status_query(error.operation, error.reference, (error.asked or {}).get("outTradeNo"), profile)
+    if request is None:
         raise error
     return request
 

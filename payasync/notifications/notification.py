@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from attrs import field, fields, frozen
 from multidict import CIMultiDict
 
-from payasync.endpoints import QUERY_REFUND
+from payasync.endpoints import QUERY_ORDER, QUERY_REFUND
 from payasync.errors import ConfigurationError, InvalidArgumentError, frameless, frameless_async
 from payasync.middleware.verify import read_as_signed
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, STANDARD_WEBHOOKS, Kind, NotificationShape
 from payasync.profile.signed_fields import SignedFields, notification_coverage
-from payasync.profile.wire_names import NONCE, arguments_of, names_of
+from payasync.profile.wire_names import NONCE, arguments_of, names_of, unaskable
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
@@ -94,6 +94,8 @@ class Notification:
     _session: "Session | None" = field(default=None, repr=False, eq=False)
     _asks_with_order: bool = field(default=False, repr=False, eq=False, alias="asks_with_order")
     """The service wants the order's number in a query about a refund; else a hint's number of it says nothing."""
+    _unaskable: str = field(default="", repr=False, eq=False, alias="unaskable")
+    """Why no query takes the merchant's number that this notification names; empty if one does."""
 
     @property
     def state(self) -> str | None:
@@ -153,7 +155,10 @@ class Notification:
 
         Raises:
             InvalidArgumentError: No query can confirm it: subscriptions have no query, and a query needs a number.
+                By the profile, the query may take the service's number, which only a signature makes believable.
         """
+        if self._unaskable and (self.out_refund_no if self.kind == "refund" else self.out_trade_no):
+            raise InvalidArgumentError(self._unaskable, field="notification", rule="names a number that a query takes")
         if self.kind == "payment" and self.out_trade_no:
             return QueryOrder(out_trade_no=self.out_trade_no)
         if self.kind == "payment" and self.payment_id:
@@ -335,6 +340,7 @@ def read_document(
         payment_id=_checked_number("payment_id", data, profile.answer.payment_id),
         state=_find_state(profile, found, data),
         asks_with_order=any(each.name == "out_trade_no" for each in arguments_of(profile, QUERY_REFUND.name)),
+        unaskable=str(unaskable(profile, _ASKED.get(found, "")) or ""),
     )
 
 
@@ -446,6 +452,8 @@ def _error(field: str, rule: str, what: str) -> InvalidArgumentError:
     return InvalidArgumentError(f"{field} must be {rule}, not {what}", field=field, rule=rule)
 
 
+_ASKED: Final[Mapping[str | None, str]] = {"payment": QUERY_ORDER.name, "refund": QUERY_REFUND.name}
+"""By kind, the query by the merchant's number that confirms a notification."""
 _USUAL_NONCE: Final = frozenset({NONCE})
 MAX_KEY: Final = 200
 """Characters of a key. A longer one is replaced by its hash."""

@@ -10,7 +10,17 @@ from attrs import evolve, fields, frozen, has
 
 from payasync.endpoints import ARGUMENTS, OPERATIONS, Argument, AuthKind, camel_case, names_with
 from payasync.profile.schema import ALL, OPEN_FIELDS, QUESTION, WRITES, AnswerShape, Question, ResultCodes
-from payasync.profile.wire_names import COMPARED, IDENTIFIER_OF, names_of, operation_of, parameter_of, wire_name
+from payasync.profile.wire_names import (
+    COMPARED,
+    IDENTIFIER_OF,
+    SOUGHT,
+    names_of,
+    number_taken,
+    operation_of,
+    parameter_of,
+    unaskable,
+    wire_name,
+)
 from payasync.signing.schemes import SortedPairs, Template
 from payasync.signing.templates import TIMES
 
@@ -87,6 +97,7 @@ def _list_points(profile: "Profile") -> Iterator[Point]:
         elif each.name == "endpoints":
             for name, endpoint in value.items():
                 yield Point(f"endpoints.{name}", "answered", (name,), endpoint, "how the endpoint differs")
+            yield from _number_points(profile)
         elif each.name == "constants":
             yield from _address_points(profile)
         elif each.name == "auth":
@@ -97,6 +108,15 @@ def _list_points(profile: "Profile") -> Iterator[Point]:
             yield _point("formats.start_date", value.get("start_date", ""), "", question)
         elif has(type(value)):
             yield from _part_points(profile, each.name, value)
+
+
+def _number_points(profile: "Profile") -> Iterator[Point]:
+    """Yield whose numbers the queries of recovery take, and what follows."""
+    for query, (write, _) in SOUGHT.items():
+        status: Status = "answered" if getattr(profile.endpoints.get(query), "number", "") else "assumed"
+        verb = "cannot ask" if unaskable(profile, query) else "asks"
+        means = f"merchant or service: whose number the query takes; recovery {verb} about {write}"
+        yield Point(f"endpoints.{query}.number", status, (query, write), number_taken(profile, query), means)
 
 
 def _address_points(profile: "Profile") -> Iterator[Point]:

@@ -32,6 +32,7 @@ from payasync.profile.wire_names import (
     IDENTIFIER_OF,
     NUMBER_OF,
     OURS,
+    SOUGHT,
     UNSENT,
     all_names,
     arguments_of,
@@ -194,6 +195,8 @@ def _check_endpoint(profile: "Profile", operation: str, endpoint: Endpoint) -> N
         if name not in further:
             allowed = f"allowed are {', '.join(further)}" if further else "this operation has no further arguments"
             raise invalid_setting(f"{key}.with", f"must not hold {name!r}; {allowed}")
+    if endpoint.number and operation not in SOUGHT:
+        raise invalid_setting(f"{key}.number", f"has no effect; it is for {' and '.join(SOUGHT)}: leave it out")
     if endpoint.path:
         _check_path(profile, operation, operation_of(profile, operation).path)
     place, parameter = endpoint.place, parameter_of(profile, operation)

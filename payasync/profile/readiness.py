@@ -5,11 +5,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from payasync.endpoints import QUERY_ORDER, QUERY_REFUND
 from payasync.profile.audit import Point, takers_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
-from payasync.profile.wire_names import wire_name
+from payasync.profile.wire_names import SOUGHT, unaskable, wire_name
 
 Group: TypeAlias = Literal["payments", "orders", "refunds", "subscriptions", "recovery", "notifications"]
 """Methods, or other things, that a profile makes ready together."""
@@ -21,6 +20,8 @@ _SIGNATURE: Final = "its signature"
 _DUPLICATES: Final = "duplicates"
 _SIGNING: Final = ("signature.algorithm", "signature.encoding")
 _SUBSCRIPTION: Final = ("frequency", "subscription_amount", "start_date", "customer", "subscription_id")
+_FIND: Final = {f"how to find {write}": (query,) for query, (write, _) in SOUGHT.items()}
+"""By what recovery needs, the query that it asks by the merchant's number."""
 _NEEDS: Final[Mapping[Group, Mapping[str, tuple[str, ...]]]] = {
     "payments": {
         _CODE: (),
@@ -50,6 +51,7 @@ _NEEDS: Final[Mapping[Group, Mapping[str, tuple[str, ...]]]] = {
         _ABSENT: (),
         "when it is final": ("recovery.quarantine", "answer.refusals_signed"),
         "how to query": ("refund_status", *_SIGNING),
+        **dict.fromkeys(_FIND, ()),
     },
     "notifications": {
         "verification": ("notification.verification",),
@@ -67,11 +69,10 @@ _PROOFS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "header": {_SIGNATURE: _SIGNING, _DUPLICATES: ()},
     "none": {
         "how to confirm it": (*_OF_KIND["payment"], *_OF_KIND["refund"], *_SIGNING),
+        **dict.fromkeys(_FIND, ()),
     },
 }
 """What notifications need besides, by how they are verified. Other ones are identified by `webhook-id` or a query."""
-_ASKS: Final = (QUERY_ORDER, QUERY_REFUND)
-"""The queries by which recovery finds a lost write."""
 _KEYS: Final = {"payment_status": "status.payment.name", "refund_status": "status.refund.name"}
 
 
@@ -94,7 +95,7 @@ class Readiness:
 
     Attributes:
         group: The group.
-        missing: What is missing, the most urgent first; at most four things.
+        missing: What is missing, the most urgent first; at most one for each thing that it needs.
         begun: Whether the profile says something that only this group needs.
     """
 
@@ -147,7 +148,8 @@ def _list_missing(profile: Profile, group: Group, points: Mapping[str, Point]) -
         needed = (point.name for point in open_points if _is_needed(profile, group, thing, point))
         find = {_CODE: _keys_of_code, _ABSENT: _keys_of_absent, _DUPLICATES: _keys_of_duplicates}.get(thing)
         keys = find(profile) if find else map(key_of, needed)
-        if missing := tuple(keys):
+        number = (f'endpoints."{each}".number' for each in _FIND.get(thing, ()) if unaskable(profile, each))
+        if missing := (*keys, *number):
             yield Missing(thing, missing)
 
 
@@ -155,7 +157,7 @@ def _is_needed(profile: Profile, group: Group, thing: str, point: Point) -> bool
     """Return whether a group needs an open point, given what the profile says of others."""
     if point.name not in _SIGNING:
         return not _is_given(profile, point.name) and not (group == "notifications" and _is_never_sent(profile, point))
-    methods = tuple(each.name for each in _ASKS) if group in {"recovery", "notifications"} else (f"{group}.",)
+    methods = tuple(SOUGHT) if group in {"recovery", "notifications"} else (f"{group}.",)
     return thing == _SIGNATURE or any(name.startswith(methods) for name in point.needed_by)
 
 
@@ -188,7 +190,7 @@ def _keys_of_duplicates(profile: Profile) -> Iterator[str]:
 def _keys_of_absent(profile: Profile) -> Iterator[str]:
     """Yield the key by which "not found" is recognised, if it is not yet. A status alone proves nothing."""
     codes, coded = profile.codes, profile.answer.code or profile.answer.message
-    listed = codes.absent or all(codes.by_operation.get(each.name, {}).get("absent") for each in _ASKS)
+    listed = codes.absent or all(codes.by_operation.get(each, {}).get("absent") for each in SOUGHT)
     if not listed:
         yield "codes.absent"
     elif not coded:

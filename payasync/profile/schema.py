@@ -288,12 +288,16 @@ class Endpoint:
         path: The path below the base URL. It may hold arguments in braces, such as `{out_trade_no}`.
         place: The place of the arguments: `body`, `query`, `path` (appended as the last part) or `header`.
         with_: Further arguments that the endpoint needs (TOML: `with`).
+        number: Whose number `orders.query` or `refunds.status` takes: `merchant` or `service`. Recovery asks with the
+            merchant's. Empty: the merchant's, if it has the wire name of `orders.place` or `refunds.create`, or if the
+            path has `{out_trade_no}` or `{out_refund_no}`; else the service's.
     """
 
     method: Literal["", "GET", "POST", "PUT", "PATCH", "DELETE"] = ""
     path: str = ""
     place: Place = ""
     with_: tuple[str, ...] = field(default=(), converter=to_tuple)
+    number: Literal["", "merchant", "service"] = ""
 
 
 @frozen(field_transformer=check_types("status"))

@@ -1,7 +1,7 @@
 """What a service calls the arguments of each endpoint, and where they stand."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from attrs import evolve
 
@@ -19,6 +19,7 @@ from payasync.endpoints import (
     Argument,
     Operation,
 )
+from payasync.errors import NotConfiguredError
 
 if TYPE_CHECKING:
     from payasync.profile.profile import Profile
@@ -47,6 +48,17 @@ NUMBER_OF: Final[Mapping[str, tuple[str, str]]] = {
     QUERY_REFUND.name: (CREATE_REFUND.name, "out_refund_no"),
 }
 """By query, a write and the number that it gives: in braces in the path of the query, it is the identifier."""
+ASKED_BY: Final[Mapping[str, str]] = {
+    PLACE_ORDER.name: QUERY_ORDER.name,
+    CLOSE_ORDER.name: QUERY_ORDER.name,
+    CREATE_REFUND.name: QUERY_REFUND.name,
+}
+"""By write, the query by which recovery finds it."""
+SOUGHT: Final[Mapping[str, tuple[str, str]]] = {
+    QUERY_ORDER.name: (PLACE_ORDER.name, "out_trade_no"),
+    QUERY_REFUND.name: NUMBER_OF[QUERY_REFUND.name],
+}
+"""By query of recovery, the write that it finds, and the merchant's number by which recovery asks."""
 _MADE_BY: Final[Mapping[str, tuple[Operation, ...]]] = {
     QUERY_ORDER.name: (PLACE_ORDER,),
     CLOSE_ORDER.name: (PLACE_ORDER,),
@@ -78,6 +90,28 @@ def parameter_of(profile: "Profile", operation: str) -> "Parameter | None":
     key = IDENTIFIER_OF.get(operation)
     parameter: Parameter | None = getattr(profile, key) if key else None
     return parameter
+
+
+def number_taken(profile: "Profile", query: str) -> Literal["merchant", "service"]:
+    """Return whose number a query of `SOUGHT` takes, as the profile says; else the merchant's, if it is named alike."""
+    given, (write, number) = profile.endpoints.get(query), SOUGHT[query]
+    if given and given.number:
+        return given.number
+    in_path = given is not None and f"{{{number}}}" in given.path
+    alike = wire_name(profile, query, BY_NAME[query].reference or "") in {"", wire_name(profile, write, number)}
+    return "merchant" if in_path or alike else "service"
+
+
+def unaskable(profile: "Profile", operation: str) -> NotConfiguredError | None:
+    """Return why recovery cannot ask about a write, or by a query: that takes the service's number. `None`: it can."""
+    query = ASKED_BY.get(operation, operation)
+    if query not in SOUGHT or number_taken(profile, query) == "merchant":
+        return None
+    words = (
+        f'endpoints."{query}".number is "service", as given or assumed: the query takes the service\'s own number, '
+        f'so payasync cannot ask about {SOUGHT[query][0]} by yours. If the query takes yours, set it to "merchant"'
+    )
+    return NotConfiguredError(words, field=f"endpoints.{query}.number")
 
 
 def wire_name(profile: "Profile", operation: str, argument: Argument | str) -> str:

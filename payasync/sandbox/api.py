@@ -428,11 +428,11 @@ def _build_actions(service: Service, url: str) -> dict[str, Action]:
     return {
         "payments.create": run(service.create_payment, describe_new),
         "orders.place": run(service.place_order, describe_new),
-        "orders.query": run(service.order, dialect.describe_order),
+        "orders.query": run(service.asked_order, dialect.describe_order),
         "orders.close": run(service.close_order, dialect.describe_order),
         "refunds.create": run(service.create_refund, dialect.describe_refund),
         "payments.status": run(service.payment, describe_payment),
-        "refunds.status": lambda arguments: dialect.describe_refund(service.refund(arguments["identifier"])),
+        "refunds.status": lambda arguments: dialect.describe_refund(service.asked_refund(arguments["identifier"])),
         "subscriptions.create": run(service.create_subscription, dialect.describe_subscription),
         "subscriptions.update": run(service.update_subscription, dialect.describe_subscription),
         "subscriptions.cancel": run(service.cancel_subscription, dialect.describe_subscription),

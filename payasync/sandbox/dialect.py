@@ -14,6 +14,7 @@ from attrs import evolve, fields_dict, frozen
 
 from payasync.endpoints import (
     BRACES,
+    BY_NAME,
     CREATE_PAYMENT,
     CREATE_REFUND,
     CREATE_SUBSCRIPTION,
@@ -31,11 +32,13 @@ from payasync.profile.signed_fields import join_path
 from payasync.profile.wire_names import (
     COMPARED,
     SIGN,
+    SOUGHT,
     arguments_of,
     has_another,
     is_unsent,
     operation_of,
     shown_names,
+    unaskable,
     wire_name,
 )
 from payasync.sandbox.arguments import (
@@ -268,9 +271,18 @@ class WireNames:
         path: str | None = getattr(self.answer, name)
         argument = "amount" if (thing, name) == ("payment", "total_amt") else name
         operation = _DESCRIBED_BY.get(thing, PLACE_ORDER.name)
-        # What stands in the path of a query has no name there.
-        hidden = argument in self.operations[operation].in_path
-        return path or shown_names(self.profile, operation, argument)[-1 if hidden else 0]
+        # What stands in the path of a query has no name there, nor has what it does not take.
+        names = shown_names(self.profile, operation, argument)
+        hidden = argument in self.operations[operation].in_path or names[0] == self.own_path(thing)
+        return path or names[-1 if hidden else 0]
+
+    def own_path(self, thing: str) -> str:
+        """Return where responses name the sandbox's number that a query takes; empty if it takes the merchant's."""
+        operation = _DESCRIBED_BY.get(thing, "")
+        if not unaskable(self.profile, operation):
+            return ""
+        name = self.name(operation, BY_NAME[operation].reference or "")
+        return "" if name == wire_name(self.profile, *SOUGHT[operation]) else name
 
     def made_parts(self) -> Iterator[str]:
         """Yield the parts of the customer's address that no request for an order has."""
@@ -441,7 +453,7 @@ class Outgoing:
 
 
 _ORDER: Final = Order(out_trade_no="T", payment_id="P", token="", origin="order", total_amt=1, currency="CAD")
-_REFUND: Final = Refund(out_refund_no="R", out_trade_no="T", total_amt=1, refund_amt=1, fingerprint="")
+_REFUND: Final = Refund(out_refund_no="R", refund_id="N", out_trade_no="T", total_amt=1, refund_amt=1, fingerprint="")
 _SUBSCRIPTION: Final = Subscription(
     subscription_id="S", frequency="monthly", amount=1, start_date="2027-01-31", customer="{}"
 )
@@ -499,6 +511,7 @@ class Dialect:
         set_at(payload, getattr(answer, f"{thing}_status"), self.names.state(thing, order.state))
         if redirect_url:
             set_at(payload, answer.redirect_url, redirect_url)
+        set_at(payload, self.names.own_path(thing), order.payment_id)
         self._add_names(payload, thing, order, ("out_trade_no", "total_amt", "currency"))
         if redirect_url:
             for part in self.names.made_parts():
@@ -510,6 +523,7 @@ class Dialect:
         """Return a refund as endpoints 5 and 7 show it."""
         payload: dict[str, Any] = {}
         set_at(payload, self.names.answer.refund_status, self.names.state("refund", refund.state))
+        set_at(payload, self.names.own_path("refund"), refund.refund_id)
         return self._add_names(payload, "refund", refund, ("out_refund_no", "out_trade_no", "total_amt", "refund_amt"))
 
     def describe_subscription(self, subscription: Subscription) -> dict[str, Any]:

@@ -106,6 +106,7 @@ class Refund:
 
     Attributes:
         out_refund_no: The merchant's own number.
+        refund_id: The sandbox's number.
         out_trade_no: The order's number.
         total_amt: The order's amount.
         refund_amt: The amount of the refund.
@@ -116,6 +117,7 @@ class Refund:
     """
 
     out_refund_no: str
+    refund_id: str
     out_trade_no: str
     total_amt: int
     refund_amt: int

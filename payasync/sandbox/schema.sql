@@ -19,6 +19,7 @@ CREATE INDEX IF NOT EXISTS orders_by_origin ON orders (origin);
 
 CREATE TABLE IF NOT EXISTS refunds (
     out_refund_no TEXT NOT NULL PRIMARY KEY,
+    refund_id TEXT NOT NULL UNIQUE,
     out_trade_no TEXT NOT NULL REFERENCES orders,
     total_amt INTEGER NOT NULL,
     refund_amt INTEGER NOT NULL CHECK (refund_amt > 0),

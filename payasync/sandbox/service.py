@@ -9,7 +9,9 @@ from typing import Any, Final, Literal, TypeVar
 
 from attrs import AttrsInstance, evolve
 
+from payasync.endpoints import QUERY_ORDER, QUERY_REFUND
 from payasync.profile.profile import Profile
+from payasync.profile.wire_names import number_taken
 from payasync.sandbox import rules
 from payasync.sandbox.clock import DueAction
 from payasync.sandbox.dialect import Dialect
@@ -141,6 +143,16 @@ class Service:
         """
         return _required(self.store.find(Order, out_trade_no=out_trade_no), "order", "out_trade_no")
 
+    def asked_order(self, out_trade_no: str) -> Order:
+        """Return the order of a query, by the number that the profile says it takes.
+
+        Raises:
+            RefusedError: There is none.
+        """
+        if number_taken(self.dialect.names.profile, QUERY_ORDER.name) == "merchant":
+            return self.order(out_trade_no)
+        return _required(self.store.find(Order, payment_id=out_trade_no), "order", "out_trade_no")
+
     def payment(self, identifier: str) -> Order:
         """Return the order that a merchant's number names, or a payment's (docs/reference/service.md#payments).
 
@@ -195,7 +207,8 @@ class Service:
         """
         if "total_amt" not in given:  # the service does not take it
             given["total_amt"] = self.order(given["out_trade_no"]).total_amt
-        refund = Refund(fingerprint=fingerprint, created=self.store.now(), **given)
+        number = self._numbering.new("R", lambda number: self.store.find(Refund, refund_id=number))
+        refund = Refund(refund_id=number, fingerprint=fingerprint, created=self.store.now(), **given)
         if first := self.store.find(Refund, out_refund_no=refund.out_refund_no):
             return rules.repeat_refund(first, refund, refused=self._terms.once)
         order = self.order(refund.out_trade_no)
@@ -232,6 +245,16 @@ class Service:
             RefusedError: There is none.
         """
         return _required(self.store.find(Refund, out_refund_no=out_refund_no), "refund", "identifier")
+
+    def asked_refund(self, identifier: str) -> Refund:
+        """Return the refund of a query, by the number that the profile says it takes.
+
+        Raises:
+            RefusedError: There is none.
+        """
+        if number_taken(self.dialect.names.profile, QUERY_REFUND.name) == "merchant":
+            return self.refund(identifier)
+        return _required(self.store.find(Refund, refund_id=identifier), "refund", "identifier")
 
     def create_subscription(self, **given: Any) -> Subscription:
         """Make a subscription, which begins on its start date (docs/reference/service.md#subscriptions)."""

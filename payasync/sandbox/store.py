@@ -44,7 +44,7 @@ T = TypeVar("T")
 MEMORY: Final = ":memory:"
 APPLICATION: Final = 0x50617973
 """`Pays`: marks the file as a sandbox's, in its header."""
-VERSION: Final = 2
+VERSION: Final = 3
 """Of the schema; a file of another version is refused."""
 MAX_TEXT: Final = 4096
 """Characters that one text of the timeline may have: a request may be long."""

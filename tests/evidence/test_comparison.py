@@ -11,6 +11,7 @@ from attrs import evolve
 from payasync import (
     AnswerShape,
     Credentials,
+    Endpoint,
     InvalidSignatureError,
     NoAnswerError,
     OutcomeUnknownError,
@@ -553,7 +554,11 @@ def test_refund_is_compared_also_where_its_parameter_has_a_name_of_its_own(
     path: str | None, told: dict[str, Any], *, same: bool
 ) -> None:
     """The identifier of endpoint 7 is compared as `outRefundNo`, too, whatever its parameter is called."""
-    profile = Profile(refund_status=Parameter("no"), answer=AnswerShape(out_refund_no=path))
+    profile = Profile(
+        refund_status=Parameter("no"),
+        endpoints={"refunds.status": Endpoint(number="merchant")},
+        answer=AnswerShape(out_refund_no=path),
+    )
 
     assert same is (mismatch({"no": "R1"}, comparison_of(QUERY_REFUND, profile), told) is None)
 
@@ -936,7 +941,12 @@ def test_payload_of_what_is_not_there(
     query: QueryOrder | QueryRefund | QueryPayment, answers: dict[str, Any], told: dict[str, Any], *, expected: bool
 ) -> None:
     """A "not found" payload may name the queried number, but no amount and no other order or refund."""
-    profile = evolve(SIGNED, refund_status=Parameter("no"), answer=evolve(SIGNED.answer, **answers))
+    profile = evolve(
+        SIGNED,
+        refund_status=Parameter("no"),
+        endpoints={"refunds.status": Endpoint(number="merchant")},
+        answer=evolve(SIGNED.answer, **answers),
+    )
     call = Codec(profile, OWN_KEY).call(query)
     if isinstance(query, QueryRefund):
         call = call.expect_match({"outTradeNo": "T1", "outRefundNo": "R1"})

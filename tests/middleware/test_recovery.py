@@ -45,7 +45,7 @@ def test_query_wants_a_number_that_is_not_compared(renamed: dict[str, str]) -> N
         PROFILE,
         fields={**PROFILE.fields, **renamed},
         answer=evolve(PROFILE.answer, out_trade_no=""),
-        endpoints={"refunds.status": Endpoint(with_=("out_trade_no",))},
+        endpoints={"refunds.status": Endpoint(with_=("out_trade_no",), number="merchant")},
     )
     refund, name = call_for("refunds.create", profile), renamed.get("out_trade_no", "outTradeNo")
     query = query_about(codec(profile), refund)

@@ -38,6 +38,7 @@ def named(prefix: str, part: type[Any], *without: str) -> list[str]:
 
 
 SIGNED_VALUES: Final = ["signature.skip_null", "signature.booleans", "signature.numbers"]
+NUMBERS: Final = ["endpoints.orders.query.number", "endpoints.refunds.status.number"]
 
 POINTS: Final = [
     *(f"authentication of {name}" for name in NOT_SHOWN),
@@ -45,6 +46,7 @@ POINTS: Final = [
     "signature.algorithm",
     "signature.encoding",
     *SIGNED_VALUES,
+    *NUMBERS,
     *(f"fields.{name}" for name in OPEN_FIELDS),
     "formats.start_date",
     *named("accept", Accept, "redirect_schemes"),
@@ -115,6 +117,7 @@ def test_bare_profile_answers_nothing() -> None:
     assert [
         *(f"authentication of {name}" for name in NOT_SHOWN),
         *SIGNED_VALUES,
+        *NUMBERS,
         *ASSUMED,
         *COMPARED,
         "answer.must",
@@ -142,6 +145,7 @@ def test_sandbox_answers_what_calls_need() -> None:
         *SIGNED_VALUES,
         "constants.payments.status",
         "constants.refunds.status",
+        *NUMBERS,
         "http.absent",
         "http.not_executed",
         "http.duplicate",
@@ -167,6 +171,7 @@ def test_what_is_answered_is_shown() -> None:
     points = {name: point for name, point in audited(profile).items() if not name.startswith("authentication")}
 
     assert "answer.redirect_template" not in points
+    assert "assumed" == points.pop("endpoints.orders.query.number").status
     assert ("NOT_ENOUGH",) == points.pop("codes.refunds.create.not_executed").value
     assert "billingFrequency, plan.interval" == points.pop("fields.frequency").value
     assert {name: ("answered", value_at(profile, name)) for name in points} == {

@@ -84,7 +84,7 @@ READY: Final = {
     """,
     "refunds": """
         signature = {algorithm = "hmac-sha256", encoding = "hex"}
-        status.refund.name = "id"
+        status.refund.name = "outRefundNo"
         answer.refund_status = "state"
         states.refund.succeeded = ["DONE"]
     """,
@@ -96,7 +96,7 @@ READY: Final = {
     """,
     "recovery": """
         signature = {algorithm = "hmac-sha256", encoding = "hex"}
-        status.refund.name = "id"
+        status.refund.name = "outRefundNo"
         codes.absent = ["N"]
         answer.message = "m"
         recovery.quarantine = 60.0
@@ -257,10 +257,10 @@ ANSWERS: Final = 'answer = {signature = "sign"}\n'
                 )
             ],
         ),
-        ("notifications", f"signed = []\nstatus.refund.name = 'r'\n{CONFIRMED}", []),
+        ("notifications", f"signed = []\nstatus.refund.name = 'outRefundNo'\n{CONFIRMED}", []),
         (
             "notifications",
-            f"signed = []\nstatus.refund.name = 'r'\n{CONFIRMED}".replace('order_status = "s", ', ""),
+            f"signed = []\nstatus.refund.name = 'outRefundNo'\n{CONFIRMED}".replace('order_status = "s", ', ""),
             ["how to confirm it: answer.order_status"],
         ),
         # Where the file tells all kinds, nothing is needed for a kind that the service never sends.

@@ -283,6 +283,7 @@ async def test_every_question_about_a_refund_names_its_order(tmp_path: Path) -> 
     """If a service wants the order's number in a query about a refund, recovery, `reconcile` and reconciler give it."""
     profile = Profile.from_toml(
         'signed = []\nstatus.refund.name = "no"\nendpoints."refunds.status".with = ["out_trade_no"]\n'
+        'endpoints."refunds.status".number = "merchant"\n'
         'answer.refund_status = "status"\nstates.refund.succeeded = ["OK"]'
     )
     silent, done = [RESET, RESET, RESET, RESET], answer(200, b'{"status":"OK"}')
@@ -330,8 +331,10 @@ async def test_order_of_a_refund_is_compared() -> None:
 NESTED: Final = """
 signed = []
 status.refund.name = "ref"
+endpoints."refunds.status".number = "merchant"
 fields.currency = "cur"
 fields."orders.place" = {out_trade_no = "order.no", total_amt = "sum.total", currency = "sum.cur"}
+endpoints."orders.query".number = "merchant"
 fields."refunds.create" = {refund_amt = "sum.back", out_refund_no = "refund.no", out_trade_no = "order.no"}
 """
 

@@ -113,7 +113,7 @@ def test_code_in_the_place_of_the_message() -> None:
 def test_refund_is_described_as_it_was_made() -> None:
     """Both amounts of a refund have the names that the refund itself gave them."""
     fields = {"total_amt": "amount", "refunds.create": {"total_amt": "paid", "refund_amt": "amount"}}
-    refund = Refund(out_refund_no="R", out_trade_no="T", total_amt=450, refund_amt=200, fingerprint="")
+    refund = Refund(out_refund_no="R", refund_id="N", out_trade_no="T", total_amt=450, refund_amt=200, fingerprint="")
     told = Dialect(Profile(fields=fields)).describe_refund(refund)
 
     assert (450, 200) == (told["paid"], told["amount"])
@@ -569,7 +569,7 @@ GATEWAY: Final = Profile(
     states=PROFILE.states,
     answer=PROFILE.answer,
     payment_status=Parameter("no"),
-    refund_status=Parameter("no"),
+    refund_status=Parameter("outRefundNo"),
     endpoints={each.name: Endpoint(method="POST", path="/gateway") for each in OPERATIONS},
     constants={each.name: {"service": each.name} for each in OPERATIONS},
 )
@@ -889,6 +889,8 @@ signed = []
 name = "gateway"
 [status.refund]
 name = "no"
+[endpoints."refunds.status"]
+number = "merchant"
 [answer]
 data = "result.0"
 code = ["errors.0.code", "error.code"]

@@ -35,6 +35,8 @@ name = "no"
 [status.refund]
 name = "no"
 place = "path"
+[endpoints."refunds.status"]
+number = "merchant"
 [endpoints."orders.close"]
 method = "DELETE"
 path = "/v2/{merchant_id}/orders/{out_trade_no}"

@@ -89,7 +89,9 @@ def test_what_waits_behind_a_delivery_costs_nothing(store: Store) -> None:
 
 def test_each_thing_has_one_next_state(store: Store) -> None:
     """Of two changes to the same order, refund or subscription, the first wins and the second is refused."""
-    refund = Refund(out_refund_no="R1", out_trade_no="T1", total_amt=450, refund_amt=200, fingerprint="f")
+    refund = Refund(
+        out_refund_no="R1", refund_id="N1", out_trade_no="T1", total_amt=450, refund_amt=200, fingerprint="f"
+    )
     store.add(ORDER)
     store.add(refund)
     store.add(SUBSCRIPTION)

@@ -524,7 +524,7 @@ STATES: Final = tuple(
     for state in states
 )
 
-CODED: Final = f'{SIGNED}\nanswer.code = "code"\nanswer.ok = ["OK"]\nstatus.refund.name = "no"'
+CODED: Final = f'{SIGNED}\nanswer.code = "code"\nanswer.ok = ["OK"]\nstatus.refund.name = "outRefundNo"'
 ODD: Final = b'{"code":"ODD"}'
 OTHER: Final = b'{"code":"OTHER"}'
 DONE: Final = answer(200, b'{"code":"OK"}')
