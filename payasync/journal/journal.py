@@ -528,7 +528,7 @@ class Journal(ABC):
             STATE_CLAIMS[operation][state or ""],
             f"the service reported: {state}",
             data,
-            Comparison(tuple(things)),
+            Comparison(things, major=given.answer.amounts == "major"),
         )
         changed, others = await self._run(lambda now: transactions.apply_state_report(report, now))
         for stored, why in others:

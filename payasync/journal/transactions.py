@@ -36,6 +36,7 @@ from payasync.journal.intents import (
 )
 from payasync.journal.reconcile_policy import UNSENT, Patience
 from payasync.journal.replay import other_service_error
+from payasync.profile.wire_names import MERCHANT
 from payasync.storage import Backlog, read_queries
 from payasync.wire.call import number_key
 from payasync.wire.validators import invalid_argument
@@ -592,7 +593,7 @@ def apply_state_report(report: StateReport, now: datetime) -> Transaction[tuple[
         after = _state_by_report(each, stands, report.claim, (placed or each).sends)
         if after is None:
             continue
-        asked = asked_for(each)
+        asked = {MERCHANT: report.merchant, **asked_for(each)}
         if each.damaged:
             others.append((each, each.damaged))
         elif objection := mismatch(asked, report.things, report.data):

@@ -19,6 +19,7 @@ from payasync.journal.intents import END_STATES, STATES, TRANSITIONS, BeginResul
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.journal.sqlite_journal import SqliteJournal
 from payasync.profile.profile import Profile
+from payasync.profile.schema import AnswerShape
 from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.payments import CreatePayment
 from payasync.resources.subscriptions import CancelSubscription
@@ -928,6 +929,18 @@ async def test_service_s_word_under_other_names(journal: Journal, data: dict[str
     assert [] == await journal.told("refunds.create", "R1", "succeeded", data, merchant=MERCHANT, profile=profile)
     good = {"amount": {"value": 200}, "refundAmt": 200, "outRefundNo": "R1"}
     assert 1 == len(await journal.told("refunds.create", "R1", "succeeded", good, merchant=MERCHANT, profile=profile))
+
+
+@pytest.mark.parametrize("data", [{"merchantId": "M2"}, {"refundAmt": "200"}, {"refundAmt": 2, "merchantId": 3}])
+async def test_service_s_word_of_another_merchant_or_unit(journal: Journal, data: dict[str, Any]) -> None:
+    """A notification that names another merchant, or an amount in another unit, changes nothing."""
+    profile = Profile(answer=AnswerShape(amounts="major"))
+    await in_state(journal, "accepted")
+    told = await journal.told("refunds.create", "R1", "succeeded", data, merchant=MERCHANT, profile=profile)
+    good = {"refundAmt": "200.00", "totalAmt": 450, "currency": "JPY", "merchantId": MERCHANT}
+    done = await journal.told("refunds.create", "R1", "succeeded", good, merchant=MERCHANT, profile=profile)
+
+    assert ([], ["succeeded"]) == (told, [each.state for each in done])
 
 
 async def test_service_s_word_against_what_was_rejected(journal: Journal) -> None:
