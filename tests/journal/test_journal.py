@@ -931,7 +931,9 @@ async def test_service_s_word_under_other_names(journal: Journal, data: dict[str
     assert 1 == len(await journal.told("refunds.create", "R1", "succeeded", good, merchant=MERCHANT, profile=profile))
 
 
-@pytest.mark.parametrize("data", [{"merchantId": "M2"}, {"refundAmt": "200"}, {"refundAmt": 2, "merchantId": 3}])
+@pytest.mark.parametrize(
+    "data", [{"merchantId": "M2"}, {"refundAmt": "200", "currency": "CAD"}, {"refundAmt": 2, "merchantId": 3}]
+)
 async def test_service_s_word_of_another_merchant_or_unit(journal: Journal, data: dict[str, Any]) -> None:
     """A notification that names another merchant, or an amount in another unit, changes nothing."""
     profile = Profile(answer=AnswerShape(amounts="major"))
