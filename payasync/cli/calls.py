@@ -8,7 +8,7 @@ import secrets
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, date, datetime
-from inspect import cleandoc
+from inspect import cleandoc, iscoroutinefunction
 from typing import Any, Final, TypeAlias
 
 import click
@@ -102,15 +102,16 @@ _WIDTH: Final = 12
 
 def call_command(
     group: click.Group, kind: type[Request[Response]], *options: Callable[[Any], Any]
-) -> Callable[[Send], click.Command]:
-    """Return a decorator that makes a command of the function that sends a request.
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return a decorator that makes a command which sends a request.
 
-    The command has the function's name, and its docstring as `--help`; the exit codes are added.
+    The command has the function's name, and its docstring as `--help`; the exit codes are added. A coroutine function
+    sends the request itself, and takes the values of `options`; any other function only describes the command.
 
     Args:
         group: The command that it is part of.
         kind: The class of its request; its arguments become options.
-        options: Further options, which the function takes.
+        options: Further options.
     """
     operation = kind.operation
     decorators = [
@@ -123,8 +124,8 @@ def call_command(
         click.option("--json", is_flag=True, help="Print one JSON object on standard output."),
     ]
 
-    def decorate(send: Send) -> click.Command:
-        words = f"{group.name} {send.__name__}"
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        words, send = f"{group.name} {function.__name__}", function if iscoroutinefunction(function) else Session.send
 
         def run(profile: str | None, base_url: str | None, *, json: bool, **given: Any) -> None:
             spelled = {name: f"--{name.replace('_', '-')}" for name in given}
@@ -142,8 +143,8 @@ def call_command(
         for option in reversed(decorators):
             option(run)
         # click does not wrap a paragraph after "\b".
-        help = cleandoc(send.__doc__ or "").replace("Example:", "\b\nExample:")  # noqa: A001 - as click calls it
-        return group.command(send.__name__, help=f"{help}\n{_QUERY_CODES if operation.read else _WRITE_CODES}")(run)
+        help = cleandoc(function.__doc__ or "").replace("Example:", "\b\nExample:")  # noqa: A001 - as click calls it
+        return group.command(function.__name__, help=f"{help}\n{_QUERY_CODES if operation.read else _WRITE_CODES}")(run)
 
     return decorate
 
@@ -461,15 +462,8 @@ def _rows(result: CallResult) -> Iterator[tuple[str, str]]:
     ):
         if value is not None:
             yield name, str(value) if name == "Pay at" else clean(value)
-    shown = (
-        result.number,
-        result.id,
-        result.status,
-        result.redirect_url,
-        result.request_id,
-        result.code,
-        result.message,
-    )
+    names = "number", "id", "status", "redirect_url", "request_id", "code", "message"
+    shown = [getattr(result, name) for name in names]
     for name, value in (result.data or {}).items():
         if isinstance(value, str | int) and not (isinstance(value, str) and value in shown):
             yield clean(name), clean(value)
