@@ -19,6 +19,7 @@ from payasync.journal import Journal, SqliteJournal
 from payasync.notifications import Inbox, SqliteInbox
 from payasync.profile.profile import Profile
 from payasync.session import PROFILE_PATH, SANDBOX_WORD, Session, load_profile
+from payasync.settings import invalid_setting
 from payasync.wire.validators import NOTHING
 
 S = TypeVar("S", bound="Journal | Inbox")
@@ -203,10 +204,8 @@ def profile_named(path: str | None, *, needed: str = "") -> tuple[Profile, str]:
     """
     named = path or Environment(os.environ).optional(PROFILE_PATH)
     if named is None and needed:
-        raise NotConfiguredError(
-            f"no profile is given, so nothing says {needed}. {GIVE_PROFILE}",
-            field=PROFILE_PATH,
-        )
+        why = f"no profile is given, so nothing says {needed}. {GIVE_PROFILE}"
+        raise NotConfiguredError(why, field=PROFILE_PATH)
     if named is None:
         return Profile(), NO_PROFILE
     named = named.strip()
@@ -269,11 +268,8 @@ def require_keys(session: Session, operation: str, why: str = "") -> None:
     profile = session.profile
     for name, operations in (*((key, profile.bearer) for key in profile.auth.needs), ("signing_key", profile.signed)):
         if operation in operations and getattr(session.credentials, name) is None:
-            raise ConfigurationError(
-                f"credentials.{name} is not set (PAYASYNC_{name.upper()} in the environment): {operation} needs "
-                f"it{why}. Nothing was sent",
-                field=f"credentials.{name}",
-            )
+            unset = f"is not set (PAYASYNC_{name.upper()} in the environment)"
+            raise invalid_setting(f"credentials.{name}", f"{unset}: {operation} needs it{why}. Nothing was sent")
 
 
 def service_options(profile: str | None, base_url: str | None) -> str:

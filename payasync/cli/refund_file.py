@@ -133,11 +133,8 @@ def _check_columns(columns: Sequence[str]) -> None:
         f"{', '.join(map(repr, names))} {'is' if len(names) == 1 else 'are'} {how}" for how, names in found if names
     ]:
         rule = f"{','.join(REQUIRED)}[,{','.join(OPTIONAL)}]"
-        raise InvalidArgumentError(
-            f"line 1: the columns must be {rule}, with commas between them: {'; '.join(wrong)}",
-            field="file",
-            rule=rule,
-        )
+        why = f"line 1: the columns must be {rule}, with commas between them: {'; '.join(wrong)}"
+        raise InvalidArgumentError(why, field="file", rule=rule)
 
 
 def _checked(row: Row, count: int, columns: int, lines: Sequence[int], check: Callable[[CreateRefund], object]) -> Row:

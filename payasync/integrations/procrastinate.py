@@ -29,7 +29,7 @@ from payasync.journal.intents import Intent, write_state
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.middleware.observe import log
 from payasync.session import Session
-from payasync.settings import check_function
+from payasync.settings import check_function, invalid_setting
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 
@@ -180,11 +180,9 @@ class PaymentTasks:
         except exceptions.AlreadyEnqueued:
             return
         except (exceptions.UnboundTaskError, exceptions.AppNotOpen) as error:
-            failure: ConfigurationError | StorageError = ConfigurationError(
-                "blueprint must be in an application that is open: `app.add_tasks_from(tasks.blueprint, "
-                f'namespace="payasync")`, `async with app.open_async()` ({type(error).__name__})',
-                field="blueprint",
-            )
+            calls = '`app.add_tasks_from(tasks.blueprint, namespace="payasync")`, `async with app.open_async()`'
+            why = f"must be in an application that is open: {calls} ({type(error).__name__})"
+            failure: ConfigurationError | StorageError = invalid_setting("blueprint", why)
         except exceptions.ConnectorException as error:
             why = str(error.__cause__ or error)
             failure = StorageError(f"the queue is unavailable: {why}", reason=why)

@@ -18,7 +18,7 @@ from payasync.journal.drafts import Keep
 from payasync.journal.journal import Journal
 from payasync.journal.rows import COLUMNS, TEXTS, intent_of_row, with_columns
 from payasync.journal.transactions import ADD, GROUPED, Query, Transaction, Write, run_transaction
-from payasync.settings import check_function
+from payasync.settings import check_function, invalid_setting
 from payasync.storage import Present, Schema, Upgrade, read_migrations
 from payasync.storage.sqlite import MARKS, SqliteFile, utc_moment
 from payasync.storage.sqlite_statement import binding, execute, execute_bound, names_in, picker, to_sqlite, with_indexes
@@ -206,17 +206,13 @@ class SqliteJournal(Journal):
         if not connection.in_transaction:
             await _fetch_rows(connection, _CHANGE_NOTHING)
         if not connection.in_transaction:
-            raise ConfigurationError(
-                "connection must be in a transaction, and this one commits each statement by itself: execute BEGIN "
-                "first, or connect without isolation_level=None and autocommit=True",
-                field="connection",
-            )
+            why = "must be in a transaction, and this one commits each statement by itself"
+            advice = "execute BEGIN first, or connect without isolation_level=None and autocommit=True"
+            raise invalid_setting("connection", f"{why}: {advice}")
 
     def _refuse_connection(self, other: str) -> ConfigurationError:
-        return ConfigurationError(
-            f"connection must be one of sqlite3 or aiosqlite to the journal's own file, {self._place!r}, not {other}",
-            field="connection",
-        )
+        rule = f"must be one of sqlite3 or aiosqlite to the journal's own file, {self._place!r}"
+        return invalid_setting("connection", f"{rule}, not {other}")
 
 
 def _is_same_file(first: str, second: str) -> bool:

@@ -201,10 +201,9 @@ def _build_answer(which: str, status: int, body: str) -> Answer:
     if not body:
         return Answer(status)
     if status in BODILESS:
-        raise ConfigurationError(
-            f"notification.{which}_body: no body goes with the HTTP status {status}. Change one of the two",
-            field=f"notification.{which}_body",
-        )
+        key = f"notification.{which}_body"
+        why = f"{key}: no body goes with the HTTP status {status}. Change one of the two"
+        raise ConfigurationError(why, field=key)
     is_json = loads(body.encode()) is not ABSENT
     return Answer(status, body, {"Content-Type": "application/json" if is_json else "text/plain; charset=utf-8"})
 

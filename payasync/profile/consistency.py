@@ -140,11 +140,8 @@ def _check_scheme(profile: "Profile") -> None:
             why = f"needs a signature that verifies fields; {type(scheme).__name__} signs the text of a whole request"
             raise invalid_setting(point, why)
     if verify is not None and any(map(iscoroutinefunction, (verify, type(verify).__call__))):
-        raise ConfigurationError(
-            "signature.verify must be a plain function, not a coroutine function, because nothing awaits it. "
-            "Only signature.sign may be one",
-            field="signature",
-        )
+        why = "signature.verify must be a plain function, not a coroutine function, because nothing awaits it"
+        raise ConfigurationError(f"{why}. Only signature.sign may be one", field="signature")
 
 
 def _check_names_in_scheme(profile: "Profile") -> None:

@@ -128,10 +128,8 @@ def _cryptography(name: str) -> Any:
         return importlib.import_module(f"cryptography.hazmat.primitives.{name}")
     except ImportError:
         pass
-    raise ConfigurationError(
-        'the profile\'s signature.algorithm needs the cryptography package: pip install "payasync[rsa]"',
-        field="signature.algorithm",
-    )
+    why = 'the profile\'s signature.algorithm needs the cryptography package: pip install "payasync[rsa]"'
+    raise ConfigurationError(why, field="signature.algorithm")
 
 
 @define

@@ -69,11 +69,8 @@ class _SharedSecret:
                 "signature.algorithm",
             )
         if len(key.reveal()) < SHORTEST:
-            raise invalid_setting(
-                field,
-                f"must be a shared secret of {SHORTEST} characters or more: a shorter one is guessed. "
-                "Give the whole secret that the service shows",
-            )
+            rule = f"must be a shared secret of {SHORTEST} characters or more: a shorter one is guessed"
+            raise invalid_setting(field, f"{rule}. Give the whole secret that the service shows")
 
     def weakness(self, key: Secret, *, signs: bool) -> str:  # noqa: ARG002 - one key signs and verifies
         odd = next((each for each in key.reveal() if not each.isprintable()), "")

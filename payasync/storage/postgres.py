@@ -24,6 +24,7 @@ from psycopg.rows import DictRow, dict_row
 
 from payasync.credentials import Hidden, Secret
 from payasync.errors import ConfigurationError, StorageError
+from payasync.settings import invalid_setting
 from payasync.storage import Schema, Upgrade, read_sql, upgrade_needed
 from payasync.storage.home import choose_home, configured_path, find_home, quote_name
 
@@ -410,11 +411,9 @@ class Database:
         migrate: bool = True,
     ) -> None:
         if type(connections) is not int or connections < 1:
-            raise ConfigurationError(
-                f"connections must be an integer of 1 or more, not {connections!r}", field="connections"
-            )
+            raise invalid_setting("connections", f"must be an integer of 1 or more, not {connections!r}")
         if home is not None and (not isinstance(home, str) or not home or "\0" in home):
-            raise ConfigurationError(f"schema must be the name of a schema, or None, not {home!r}", field="schema")
+            raise invalid_setting("schema", f"must be the name of a schema, or None, not {home!r}")
         self.address: Final = parse_dsn(dsn)
         self._schema = schema
         self.home: str = ""
@@ -643,15 +642,13 @@ class Database:
         (row,) = await (await connection.execute(_qualify(VERSION, home).encode(), (self._schema.name,))).fetchall()
         version, known = int(row["version"]), len(self._schema.migrations)
         if version > known:
-            raise self._refuse(
-                f"a newer payasync made it (schema {version}, here {known}): upgrade, or name another one"
-            )
+            why = f"a newer payasync made it (schema {version}, here {known}): upgrade, or name another one"
+            raise self._refuse(why)
         return version
 
     def _refuse(self, why: str) -> ConfigurationError:
-        return ConfigurationError(
-            f"dsn: cannot use {self.address.shown!r} for the {self._schema.name}: {why}", field="dsn", reason=why
-        )
+        words = f"dsn: cannot use {self.address.shown!r} for the {self._schema.name}: {why}"
+        return ConfigurationError(words, field="dsn", reason=why)
 
     def _drop_closed_loops(self) -> None:
         for loop, pool in tuple(self._pools.items()):
