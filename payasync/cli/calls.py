@@ -132,7 +132,7 @@ def call_command(
             spelled |= {each.name: _spell(each, operation) for each in _arguments_of(operation)}
             command = CallCommand(words, kind, send, json=json, yes=given.pop("yes", True))
             try:
-                sys.exit(command.run(profile, base_url, given.pop("address", None), given.pop("intent", None), given))
+                sys.exit(command.run(profile, base_url, given))
             except (ConfigurationError, InvalidArgumentError, StorageError) as error:
                 error.add(operation=None, reference=None)
                 if isinstance(error, NotConfiguredError) and not is_profile_given(profile):
@@ -251,29 +251,28 @@ class CallCommand:
     json: bool
     yes: bool
 
-    def run(
-        self,
-        profile: str | None,
-        base_url: str | None,
-        address: Address | None,
-        intent: str | None,
-        given: dict[str, Any],
-    ) -> int:
+    def run(self, profile: str | None, base_url: str | None, given: dict[str, Any]) -> int:
         """Make the call, and return the exit code.
+
+        Args:
+            profile: A TOML file; `None`: what `PAYASYNC_PROFILE` names.
+            base_url: The service's address; `None`: what `PAYASYNC_BASE_URL` says.
+            given: The values of the other options, by their names.
 
         Raises:
             PayasyncError: It cannot start; nothing was sent.
         """
+        address: Address | None = given.pop("address", None)
         journal = address.open() if address else None
         session = session_with(journal, profile=profile, base_url=base_url, needed="")
         arguments = {name: given.pop(name) for name in fields_dict(self.kind) if name in given}
         arguments = {name: value for name, value in arguments.items() if value is not None}
         require_keys(session, self.kind.operation.name)
         request = self._request(arguments, session)
-        if intent is not None:
-            if journal is None and not session.profile.idempotency.used:
-                raise InvalidArgumentError("intent has no effect without a journal: give --journal", field="intent")
-            given["intent"] = intent
+        if given.get("intent") is None:
+            given.pop("intent", None)
+        elif journal is None and not session.profile.idempotency.used:
+            raise InvalidArgumentError("intent has no effect without a journal: give --journal", field="intent")
         name = str(request.operation.reference)
         made = request.operation in NUMBERED and name not in arguments
         again = f"--{name.replace('_', '-')} {request.reference}" if made else ""

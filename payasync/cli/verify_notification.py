@@ -158,7 +158,11 @@ class HttpMessage:
             raise _broken("a colon in each of its headers")
         pairs = [line.partition(":") for line in lines]
         message = cls(raw[end.end() :], [(name.strip(), value.strip()) for name, _, value in pairs], start[1].decode())
-        return message._trimmed()
+        length, body = message.length, message.body
+        if length is not None and length > len(body):
+            raise _broken(f"a body of {length} bytes, as its Content-Length says: the file has {len(body)}")
+        # An editor may have added a line end to the body.
+        return message if length is None or body[length:].strip(b"\r\n") else evolve(message, body=body[:length])
 
     @property
     def length(self) -> int | None:
@@ -166,15 +170,6 @@ class HttpMessage:
         found = re.fullmatch(r"0*([0-9]+)", dict(self.headers).get(_LENGTH, ""))
         # Python reads no number of thousands of digits, and no file is so long.
         return int(found[1][:18]) if found else None
-
-    def _trimmed(self) -> Self:
-        """Return the message without a line end that an editor has added to the body."""
-        length, body = self.length, self.body
-        if length is None or length == len(body):
-            return self
-        if length > len(body):
-            raise _broken(f"a body of {length} bytes, as its Content-Length says: the file has {len(body)}")
-        return self if body[length:].strip(b"\r\n") else evolve(self, body=body[:length])
 
     def with_headers(self, others: Mapping[str, str]) -> Self:
         """Return it with other headers, by lower-case names, in place of those of the same name."""
