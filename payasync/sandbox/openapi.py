@@ -40,7 +40,6 @@ _TYPES: Final[Mapping[type, str]] = {
     int: "integer",
     float: "number",
     bool: "boolean",
-    list: "array",
     type(None): "null",
 }
 _STATES: Final[Mapping[str, tuple[str, ...]]] = {
