@@ -389,10 +389,8 @@ def _would_overwrite(answer: AnswerShape, one: str, other: str) -> bool:
 def _fill_notification(given: NotificationShape) -> NotificationShape:
     """Return a shape with its open points filled; if the profile says how it is verified, empty means absent."""
     if not given.verification:
-        own = PROFILE.notification
-        return evolve(
-            given, **{name: getattr(own, name) for name in fields_dict(NotificationShape) if not getattr(given, name)}
-        )
+        unanswered = [name for name in fields_dict(NotificationShape) if not getattr(given, name)]
+        return evolve(given, **{name: getattr(PROFILE.notification, name) for name in unanswered})
     if given.verification == "body" and not given.signature:
         return evolve(given, signature=join_path(given.data, SIGN))
     return given
@@ -405,7 +403,6 @@ _NUMBERED: Final = frozenset({PLACE_ORDER.name, CREATE_REFUND.name})
 """The operations that can be refused because of a used number."""
 _MAKE: Final = frozenset({CREATE_PAYMENT.name, PLACE_ORDER.name, CREATE_SUBSCRIPTION.name})
 """The operations that name nothing that could be absent."""
-_NUMBERS: Final = frozenset({"out_trade_no", "out_refund_no", "identifier", "subscription_id"})
 
 Failures = Literal["", "status", "200"]
 """How refusals are sent: by the HTTP status, or inside HTTP 200; empty: as the profile suggests."""
@@ -659,7 +656,7 @@ class Dialect:
         """Return the valid numbers by which a request names orders, refunds and subscriptions, by our names."""
         found: dict[str, str] = {}
         for name, argument in self.names.arguments[operation.name].items():
-            if argument.name in _NUMBERS and at(fields, name) is not ABSENT:
+            if SORTS[argument.name] == "identifier" and at(fields, name) is not ABSENT:
                 with suppress(RefusedError):
                     found[argument.name] = self._checked(name, "identifier", fields)
         return found
@@ -747,12 +744,10 @@ def _check_addresses(names: WireNames) -> None:
                 break
             if not names.differ(operation.name, other.name):
                 given = operation.name if operation.name in names.profile.endpoints else other.name
-                why = (
-                    f"gives {other.name} and {operation.name} one address, {operation.method} {operation.path}, and "
-                    "the sandbox could not tell their requests apart: give one of them another method or path, or each "
-                    "its own value of a constant"
-                )
-                raise ConfigurationError(f'endpoints."{given}" {why}', field=f"endpoints.{given}")
+                both = f"{other.name} and {operation.name} one address, {operation.method} {operation.path}"
+                why = f"gives {both}, and the sandbox could not tell their requests apart"
+                advice = "give one of them another method or path, or each its own value of a constant"
+                raise ConfigurationError(f'endpoints."{given}" {why}: {advice}', field=f"endpoints.{given}")
 
 
 def _check_codes(names: WireNames) -> None:
