@@ -393,9 +393,8 @@ class CallCommand:
             for name, value in rows:
                 out.row(name, plain(value), width=max(len(each) for each, _ in rows))
         if result.outcome != "done":
-            print_error(
-                self.words, f"outcome unknown: {result.reason}" if result.outcome == "unknown" else result.reason
-            )
+            doubt = "outcome unknown: " if result.outcome == "unknown" else ""
+            print_error(self.words, f"{doubt}{result.reason}")
         if result.recorded is False:
             number = f": keep {self.kind.answer.thing} {known}" if (known := result.id or result.number) else ""
             print_error(self.words, f"{result.outcome}, but the journal could not record it{number}")

@@ -334,9 +334,8 @@ class RefundSending:
         alone = await self.is_alone()  # first: a run that ends now is found in the journal
         with suppress(StorageError):
             for known in [each for each in self.row_results.values() if each.state in NOT_DONE]:
-                now = row_result_now(
-                    known, await self._intent(known.row), self.session.profile, self.session.merchant_id
-                )
+                intent = await self._intent(known.row)
+                now = row_result_now(known, intent, self.session.profile, self.session.merchant_id)
                 if now is not known:
                     self._note(now)
         for row, result in self._not_begun:
@@ -559,9 +558,8 @@ class RefundImportScreen:
         self._lines.console.show_cursor()
         self._bar.update(TaskID(0), description="Stopping")
         self._lines.write((f"  Stopping{f': {why}' if why else ''}.", "bold yellow"), hang=2)
-        self._lines.paragraph(
-            f"  Waiting for the calls in flight; Ctrl-C {'twice' if why else 'again'} interrupts them."
-        )
+        pressed = "twice" if why else "again"
+        self._lines.paragraph(f"  Waiting for the calls in flight; Ctrl-C {pressed} interrupts them.")
 
     def cut_off(self, count: int) -> None:
         """Show how many rows may have been done when calls are interrupted, and where the results are."""
@@ -638,9 +636,8 @@ class RefundImportScreen:
 
     def _bad(self, rows: Sequence[Row]) -> None:
         self._lines.write()
-        self._table(
-            ("Line", "Refund", "What is wrong"), ((str(each.line), each.number or "-", each.wrong) for each in rows)
-        )
+        cells = ((str(each.line), each.number or "-", each.wrong) for each in rows)
+        self._table(("Line", "Refund", "What is wrong"), cells)
 
     def _table(self, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Show the first rows, each with its line and its refund, and say how many more there are."""

@@ -43,9 +43,8 @@ _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 def _parse_time(_context: click.Context, _option: click.Parameter, text: str | None) -> float:
     moment = time.time() if text is None else parse_time(text)
     if moment is None:
-        raise click.BadParameter(
-            "it must be ISO 8601 with an offset, such as 2027-01-31T00:00:00Z, or seconds since 1970"
-        )
+        rule = "ISO 8601 with an offset, such as 2027-01-31T00:00:00Z, or seconds since 1970"
+        raise click.BadParameter(f"it must be {rule}")
     return moment
 
 

@@ -279,9 +279,9 @@ class Worker:
         """Handle a claimed event, and return its next state, which `store` stores."""
         event = claim.event
         try:
-            return limit_interruptions(event.attempts, event.failures) or limit_failures(
-                await self._dispatch(claim), event.failures + 1, self.limits.attempts
-            )
+            if stopped := limit_interruptions(event.attempts, event.failures):
+                return stopped
+            return limit_failures(await self._dispatch(claim), event.failures + 1, self.limits.attempts)
         except asyncio.CancelledError:
             await self.inbox.finish(claim, "pending", INTERRUPTED)
             raise
@@ -316,16 +316,8 @@ class Worker:
         words = "event %(event_id)s (%(kind)s) is %(state)s"
         if transition.path:
             words += ", because of %(field)s"
-        log(
-            logger,
-            logging.WARNING,
-            "notification.stopped",
-            f"{words}: receiver.events() says why",
-            event_id=event.id,
-            kind=event.kind,
-            state=transition.state,
-            field=transition.path,
-        )
+        facts = {"event_id": event.id, "kind": event.kind, "state": transition.state, "field": transition.path}
+        log(logger, logging.WARNING, "notification.stopped", f"{words}: receiver.events() says why", **facts)
 
     async def _dispatch(self, claim: Claim) -> Transition:
         """Handle an event, and return its next state."""
@@ -409,15 +401,7 @@ def _note_failure(who: str, error: BaseException, notification: Notification) ->
     if isinstance(error, asyncio.CancelledError) and running_task().cancelling():
         raise error
     where = "".join(format_tb(error.__traceback__)).rstrip()
-    log(
-        logger,
-        logging.WARNING,
-        "handler.failed",
-        "%(handler)s failed with event %(event_id)s, attempt %(attempt)s: %(error_type)s\n%(where)s",
-        handler=who,
-        event_id=notification.id,
-        attempt=notification.attempt,
-        error_type=type(error).__name__,
-        where=where,
-    )
+    words = "%(handler)s failed with event %(event_id)s, attempt %(attempt)s: %(error_type)s\n%(where)s"
+    facts = {"handler": who, "event_id": notification.id, "attempt": notification.attempt}
+    log(logger, logging.WARNING, "handler.failed", words, **facts, error_type=type(error).__name__, where=where)
     return f"{who}: {describe_error(error)}"

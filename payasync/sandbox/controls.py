@@ -180,9 +180,8 @@ class Factories:
         for name, value in given.items():
             if name not in _PLACED:
                 raise invalid_argument(name, f"left out: there are {', '.join(_PLACED)}", value)
-        return self._service.place_order(
-            **{name: self._checked(name, value) for name, value in given.items() if value is not None}
-        )
+        checked = {name: self._checked(name, value) for name, value in given.items() if value is not None}
+        return self._service.place_order(**checked)
 
     def _checked(self, name: str, value: object) -> Any:
         try:

@@ -295,9 +295,8 @@ class Service:
         number = after.subscription_id
         if after.period > before.period:
             paid = not after.failures
-            self.store.add(
-                Charge(subscription_id=number, period=after.period, at=self.store.now(), amount=after.amount, paid=paid)
-            )
+            now = self.store.now()
+            self.store.add(Charge(subscription_id=number, period=after.period, at=now, amount=after.amount, paid=paid))
         due = after.start_date if after.state == "scheduled" else after.renews
         self.store.set_timer("renew", number, rules.midnight(due) if due else None)
 
@@ -327,9 +326,8 @@ class Service:
         Raises:
             RefusedError: There is none.
         """
-        before = _required(
-            self.store.find(Notification, notification_id=notification_id), "notification", "notification_id"
-        )
+        found = self.store.find(Notification, notification_id=notification_id)
+        before = _required(found, "notification", "notification_id")
         again = evolve(before, state="waiting", due=self.store.now(), tries=0, resends=before.resends + 1)
         self.store.move(before, again)
         return again

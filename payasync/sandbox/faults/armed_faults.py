@@ -192,9 +192,8 @@ class ArmedFaults:
         """
         missed = [f"{fault}, which saw {fault.seen} of these" for fault in self._faults if fault.missed]
         if missed:
-            raise FaultNeverFiredError(
-                f"armed and never fired: {'; '.join(missed)}. Arm it for what the test does, or disarm it"
-            )
+            advice = "Arm it for what the test does, or disarm it"
+            raise FaultNeverFiredError(f"armed and never fired: {'; '.join(missed)}. {advice}")
 
     def fire_for_call(self, operation: str, numbers: AbstractSet[str], *, reused: bool) -> Fault | None:
         """Return the fault that a call meets: of those that it triggers, the one that was armed first.

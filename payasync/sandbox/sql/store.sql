@@ -1,8 +1,7 @@
 -- The statements of the sandbox's store that are longer than a table and its columns.
 
 -- name: refunded
-SELECT coalesce(sum(refund_amt), 0) FROM refunds
-WHERE out_trade_no = :out_trade_no AND state = 'succeeded';
+SELECT coalesce(sum(refund_amt), 0) FROM refunds WHERE out_trade_no = :out_trade_no AND state = 'succeeded';
 
 -- name: set_timer
 INSERT INTO timers (due, kind, reference) VALUES (:due, :kind, :reference)
