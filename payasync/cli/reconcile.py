@@ -108,9 +108,8 @@ def reconcile(
       130  interrupted
     """  # noqa: D301 - click does not wrap a paragraph after this character
     if watch and dry_run:
-        raise click.UsageError(
-            "--dry-run and --watch cannot be combined. Leave out --watch to see what is due, or --dry-run to query it"
-        )
+        advice = "Leave out --watch to see what is due, or --dry-run to query it"
+        raise click.UsageError(f"--dry-run and --watch cannot be combined. {advice}")
     screen = ReconcileScreen(address, service=base_url or "", watch=watch, json=json)
     try:
         code = asyncio.run(run(address, screen, profile=profile, base_url=base_url, dry_run=dry_run))

@@ -150,17 +150,11 @@ def check_secrets(keys: Iterable[Secret]) -> None:
     number = 0
     for number, key in enumerate(keys, start=1):
         if len(_decode_key(key)) < _MIN_KEY_BYTES:
-            raise ConfigurationError(
-                f"{_KEYS}: key {number} must be {_PREFIX} and base64 of {_MIN_KEY_BYTES} bytes or more, whole as the "
-                "service shows it",
-                field=_KEYS,
-            )
+            rule = f"{_PREFIX} and base64 of {_MIN_KEY_BYTES} bytes or more, whole as the service shows it"
+            raise ConfigurationError(f"{_KEYS}: key {number} must be {rule}", field=_KEYS)
     if not number:
-        raise ConfigurationError(
-            f"{_KEYS} is empty (PAYASYNC_NOTIFICATION_KEYS in the environment): the profile says that notifications "
-            "are signed by Standard Webhooks, and they are verified with it",
-            field=_KEYS,
-        )
+        why = "the profile says that notifications are signed by Standard Webhooks, and they are verified with it"
+        raise invalid_setting(_KEYS, f"is empty (PAYASYNC_NOTIFICATION_KEYS in the environment): {why}")
 
 
 def _get_header(headers: MultiMapping[str], name: str, form: re.Pattern[str] | None = None, wanted: str = "") -> str:

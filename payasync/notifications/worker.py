@@ -233,11 +233,9 @@ def check_distinct(handler: Handler, others: Iterable[Handler]) -> None:
     for other in others:
         overlapping = ANY in {handler.kind, other.kind} or handler.kind == other.kind
         if handler.name == other.name and (overlapping or handler.function is not other.function):
-            raise ConfigurationError(
-                f"two handlers are named {handler.name}: an event that one has handled would count as "
-                "handled by the other. Give one of them another name: on(..., name=...)",
-                field="name",
-            )
+            why = "an event that one has handled would count as handled by the other"
+            advice = "Give one of them another name: on(..., name=...)"
+            raise ConfigurationError(f"two handlers are named {handler.name}: {why}. {advice}", field="name")
 
 
 def select_handlers(handlers: Sequence[Handler], notification: Notification) -> tuple[Handler, ...] | Transition:

@@ -754,21 +754,18 @@ def _check_codes(names: WireNames) -> None:
     """Refuse a profile without a code for a refusal that the sandbox would send inside HTTP 200."""
     profile = names.profile
     if not (profile.answer.code or profile.answer.message):
-        raise invalid_setting(
-            "answer.code",
-            "or answer.message must be given, because the sandbox sends refusals inside HTTP 200. Else a session reads "
-            'them as successes. Give one, or set sandbox.failures to "status"',
-        )
+        why = "or answer.message must be given, because the sandbox sends refusals inside HTTP 200"
+        advice = 'Give one, or set sandbox.failures to "status"'
+        raise invalid_setting("answer.code", f"{why}. Else a session reads them as successes. {advice}")
     never = set() if profile.signed else {"bad_signature", "nonce_used"}
     if not (profile.bearer or profile.merchant):
         never.add("unauthenticated")
     needed: list[Why] = [why for why, status in STATUSES.items() if status in INSIDE and why not in never]
     if missing := [f"sandbox.codes.{why}" for why in needed if not _has_code(names, why)]:
-        raise ConfigurationError(
-            f"the sandbox needs {', '.join(missing)}, because it sends refusals inside HTTP 200, where only a code "
-            'tells them from a success. Give your service\'s codes, or set sandbox.failures to "status"',
-            field=missing[0],
-        )
+        why = "it sends refusals inside HTTP 200, where only a code tells them from a success"
+        advice = 'Give your service\'s codes, or set sandbox.failures to "status"'
+        needs = f"the sandbox needs {', '.join(missing)}"
+        raise ConfigurationError(f"{needs}, because {why}. {advice}", field=missing[0])
 
 
 def _has_code(names: WireNames, why: Why) -> bool:

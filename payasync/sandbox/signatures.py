@@ -324,12 +324,10 @@ class ServiceSigner:
             if error.field in self._names.profile.sandbox.constants:
                 why = "stands in what the service signs, and signature.nested, booleans or numbers refuses its value"
                 raise invalid_setting(f"sandbox.constants.{error.field}", why) from None
-            raise ConfigurationError(
-                f"{point}: the object that holds {path} holds the object {join_path(above, error.field)}, too, and "
-                "signature.nested refuses to sign an object inside it. Set nested to json or omit, or move one of "
-                "the two",
-                field="signature.nested",
-            ) from None
+            both = f"{point}: the object that holds {path} holds the object {join_path(above, error.field)}, too"
+            why = f"{both}, and signature.nested refuses to sign an object inside it"
+            advice = "Set nested to json or omit, or move one of the two"
+            raise ConfigurationError(f"{why}. {advice}", field="signature.nested") from None
 
     async def sign_answer(self, outgoing: Outgoing, path: str, request: Mapping[str, str] | None = None) -> Outgoing:
         """Return a response with its signature, if the profile says that responses have one.

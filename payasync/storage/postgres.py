@@ -127,11 +127,8 @@ def parse_dsn(dsn: Hidden) -> Address:
                 password=Secret(parts["password"]) if parts.get("password") else None,
                 options={} if "connect_timeout" in parts else {"connect_timeout": CONNECT_SECONDS},
             )
-    raise ConfigurationError(
-        "dsn must be a connection string such as 'postgresql://user@host/database'; in a password, write "
-        "`@ : / ? # %` as %40 %3A %2F %3F %23 %25",
-        field="dsn",
-    )
+    rule = "must be a connection string such as 'postgresql://user@host/database'"
+    raise invalid_setting("dsn", f"{rule}; in a password, write `@ : / ? # %` as %40 %3A %2F %3F %23 %25")
 
 
 def _parse_parts(dsn: Secret) -> dict[str, str] | None:
