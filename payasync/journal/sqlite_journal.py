@@ -306,7 +306,10 @@ def _execute_together(
     """
     ids: Sequence[int]
     if statement == ADD:
-        ids = _next_ids(db, len(rows))
+        # The next numbers of intents, none of which was given before.
+        found = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'payasync_intents'").fetchone()
+        last = found[0] if found else 0
+        ids = range(last + 1, last + 1 + len(rows))
         kinds, rows = (int, *kinds), [(own_id, *row) for own_id, row in zip(ids, rows, strict=True)]
     else:
         ids = [write.values["id"] for write in writes]
@@ -319,13 +322,6 @@ def _execute_together(
         db.execute("ROLLBACK TO together")
     db.execute("RELEASE together")
     return ids if done else None
-
-
-def _next_ids(db: sqlite3.Connection, count: int) -> range:
-    """Return the next numbers of intents, none of which was given before."""
-    found = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'payasync_intents'").fetchone()
-    last = found[0] if found else 0
-    return range(last + 1, last + 1 + count)
 
 
 async def _fetch_rows(connection: Any, statement: str, values: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
