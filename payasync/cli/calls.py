@@ -202,14 +202,8 @@ def _parse_date(_context: click.Context, _option: click.Parameter, text: str | N
 
 
 def _fields_option(name: str, help: str, *, required: bool = False) -> Callable[[Any], Any]:  # noqa: A002
-    return click.option(
-        f"--{name}",
-        multiple=True,
-        required=required,
-        callback=_parse_fields,
-        metavar="NAME=VALUE|JSON",
-        help=help,
-    )
+    form = "NAME=VALUE|JSON"
+    return click.option(f"--{name}", multiple=True, required=required, callback=_parse_fields, metavar=form, help=help)
 
 
 def _parse_fields(

@@ -187,8 +187,7 @@ def journal_option(
 
 
 existing_journal: Final = journal_option(
-    existing=True,
-    help="An SQLite file, or a PostgreSQL connection string: postgresql://… or host=… dbname=…",
+    existing=True, help="An SQLite file, or a PostgreSQL connection string: postgresql://… or host=… dbname=…"
 )
 
 
@@ -237,11 +236,7 @@ def profile_from(path: str, option: str = "--profile") -> Profile:
 
 
 def session_with(
-    journal: Journal | None,
-    *,
-    profile: str | None,
-    base_url: str | None,
-    needed: str = "how to query the service",
+    journal: Journal | None, *, profile: str | None, base_url: str | None, needed: str = "how to query the service"
 ) -> Session:
     """Return the session of the environment.
 

@@ -93,13 +93,7 @@ PATIENCE: Final = 180.0
     metavar="FILE",
     help="Write the result of each row to this CSV file.",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100),
-    default=20,
-    show_default=True,
-    help="Maximum requests in flight.",
-)
+@click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="Maximum requests in flight.")
 @profile_option
 @base_url_option
 def import_(

@@ -16,11 +16,7 @@ from payasync.cli.terminal import Lines, fail
 from payasync.credentials import Credentials
 from payasync.errors import InvalidArgumentError, InvalidSignatureError, PayasyncError, plain
 from payasync.notifications.notification import Notification, parse
-from payasync.notifications.verification import (
-    MISMATCH,
-    Verification,
-    verification_of,
-)
+from payasync.notifications.verification import MISMATCH, Verification, verification_of
 from payasync.notifications.web_adapters import kind_of_path
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS

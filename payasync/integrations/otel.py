@@ -147,10 +147,7 @@ class OpenTelemetry:
         self._samples: dict[str, _Sample] = {}
         meter = get_meter(SCOPE, __version__, meter_provider)
         self._attempts = meter.create_histogram(
-            "http.client.request.duration",
-            "s",
-            "Attempts.",
-            explicit_bucket_boundaries_advisory=ATTEMPT_BUCKETS,
+            "http.client.request.duration", "s", "Attempts.", explicit_bucket_boundaries_advisory=ATTEMPT_BUCKETS
         )
         self._calls = meter.create_histogram(
             "payasync.call.duration",
@@ -278,10 +275,7 @@ class OpenTelemetry:
         """
         if not is_number(interval) or not interval > 0:
             raise invalid_argument("interval", "a number of seconds above 0", interval)
-        given: dict[str, tuple[Journal | Inbox | None, type]] = {
-            "journal": (journal, Journal),
-            "inbox": (inbox, Inbox),
-        }
+        given: dict[str, tuple[Journal | Inbox | None, type]] = {"journal": (journal, Journal), "inbox": (inbox, Inbox)}
         for name, (store, kind) in given.items():
             if store is not None and not isinstance(store, kind):
                 raise invalid_argument(name, f"an object such as Sqlite{name.capitalize()}(path)", store)

@@ -206,9 +206,7 @@ class ArmedFaults:
             reused: Whether its connection has carried another call before.
         """
         return self._fire(
-            operation,
-            numbers,
-            lambda fault: fault.phase is not None and (reused or fault.kind != "stale_keep_alive"),
+            operation, numbers, lambda fault: fault.phase is not None and (reused or fault.kind != "stale_keep_alive")
         )
 
     def plan_delivery(self, event: str, numbers: AbstractSet[str], *, timed: bool) -> DeliveryPlan:
@@ -220,9 +218,7 @@ class ArmedFaults:
             timed: Whether it carries a time.
         """
         fault = self._fire(
-            event,
-            numbers,
-            lambda fault: fault.phase is None and (timed or fault.kind != "notification.old_timestamp"),
+            event, numbers, lambda fault: fault.phase is None and (timed or fault.kind != "notification.old_timestamp")
         )
         if fault is None:
             return UNALTERED
