@@ -102,7 +102,7 @@ _WIDTH: Final = 12
 
 def call_command(
     group: click.Group, kind: type[Request[Response]], *options: Callable[[Any], Any]
-) -> Callable[[Callable[..., Any]], click.Command]:
+) -> Callable[[Send | Callable[[], None]], click.Command]:
     """Return a decorator that makes a command which sends a request.
 
     The command has the function's name, and its docstring as `--help`; the exit codes are added. A coroutine function
@@ -124,8 +124,9 @@ def call_command(
         click.option("--json", is_flag=True, help="Print one JSON object on standard output."),
     ]
 
-    def decorate(function: Callable[..., Any]) -> click.Command:
-        words, send = f"{group.name} {function.__name__}", function if iscoroutinefunction(function) else Session.send
+    def decorate(function: Send | Callable[[], None]) -> click.Command:
+        words = f"{group.name} {function.__name__}"
+        send = function if iscoroutinefunction(function) else Session.send
 
         def run(profile: str | None, base_url: str | None, *, json: bool, **given: Any) -> None:
             spelled = {name: f"--{name.replace('_', '-')}" for name in given}
