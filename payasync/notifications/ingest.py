@@ -130,14 +130,12 @@ class Ingest:
         Raises:
             InvalidArgumentError: `raw` is not bytes.
         """
-        body = copy_body(raw)
-        if len(body) > self._max_bytes:
-            self._report_refusal("too_large", f"its body is longer than max_bytes, {self._max_bytes}")
+        body, limit = copy_body(raw), self._max_bytes
+        if len(body) > limit:
+            self._report_refusal("too_large", f"its body is longer than max_bytes, {limit}")
             return IngestResult(self._too_large)
         try:
-            notification = self._verification.verify(
-                body, headers, now=self._clock(), kind=kind, max_bytes=self._max_bytes
-            )
+            notification = self._verification.verify(body, headers, now=self._clock(), kind=kind, max_bytes=limit)
         except (InvalidSignatureError, InvalidArgumentError) as error:
             if isinstance(error, InvalidSignatureError):
                 self._report_refusal("signature", f"{error.field} {error.reason}")

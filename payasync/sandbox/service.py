@@ -308,17 +308,16 @@ class Service:
         """Put an event into the outbox, if there is one, an address for it, and the service sends it."""
         url, now = event and (event.url or self.webhook_url), self.store.now()
         if event and url and (body := self.dialect.build_notification(event, now)) is not None:
-            self.store.add(
-                Notification(
-                    notification_id=f"msg_{secrets.token_hex(12)}",
-                    event=f"{event.kind}.{event.name}",
-                    reference=event.subject.number,
-                    url=url,
-                    body=body,
-                    created=now,
-                    due=now,
-                )
+            notification = Notification(
+                notification_id=f"msg_{secrets.token_hex(12)}",
+                event=f"{event.kind}.{event.name}",
+                reference=event.subject.number,
+                url=url,
+                body=body,
+                created=now,
+                due=now,
             )
+            self.store.add(notification)
 
     def resend(self, notification_id: str) -> Notification:
         """Put a notification into the outbox once more, whatever its state, with all its redeliveries.

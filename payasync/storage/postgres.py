@@ -183,12 +183,6 @@ async def _do_nothing(_: Transaction) -> None:
     """Be the work of a transaction that only connects."""
 
 
-def _is_undone(error: Exception) -> bool:
-    """Return whether an error proves that nothing was committed. If the connection has ended, something may be."""
-    expected = isinstance(error, (*_UNDONE, errors.LockNotAvailable))
-    return expected or not isinstance(error, psycopg.OperationalError | OSError)
-
-
 def _escape(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values that PostgreSQL takes: half a surrogate pair, or a zero, becomes its escape."""
     # One look at all texts together: a look at each would take more than twice as many instructions.
@@ -465,7 +459,9 @@ class Database:
         result = await self._pool().execute(statement.encode(), given)
         if not isinstance(result, Exception):
             return result
-        if _is_undone(result):
+        # If the connection has ended, something may be committed. Any other error proves that nothing was.
+        refused = isinstance(result, (*_UNDONE, errors.LockNotAvailable))
+        if refused or not isinstance(result, psycopg.OperationalError | OSError):
             return None
         raise self._convert(result) from None
 
