@@ -314,8 +314,16 @@ class Worker:
         words = "event %(event_id)s (%(kind)s) is %(state)s"
         if transition.path:
             words += ", because of %(field)s"
-        facts = {"event_id": event.id, "kind": event.kind, "state": transition.state, "field": transition.path}
-        log(logger, logging.WARNING, "notification.stopped", f"{words}: receiver.events() says why", **facts)
+        log(
+            logger,
+            logging.WARNING,
+            "notification.stopped",
+            f"{words}: receiver.events() says why",
+            event_id=event.id,
+            kind=event.kind,
+            state=transition.state,
+            field=transition.path,
+        )
 
     async def _dispatch(self, claim: Claim) -> Transition:
         """Handle an event, and return its next state."""
@@ -399,7 +407,15 @@ def _note_failure(who: str, error: BaseException, notification: Notification) ->
     if isinstance(error, asyncio.CancelledError) and running_task().cancelling():
         raise error
     where = "".join(format_tb(error.__traceback__)).rstrip()
-    words = "%(handler)s failed with event %(event_id)s, attempt %(attempt)s: %(error_type)s\n%(where)s"
-    facts = {"handler": who, "event_id": notification.id, "attempt": notification.attempt}
-    log(logger, logging.WARNING, "handler.failed", words, **facts, error_type=type(error).__name__, where=where)
+    log(
+        logger,
+        logging.WARNING,
+        "handler.failed",
+        "%(handler)s failed with event %(event_id)s, attempt %(attempt)s: %(error_type)s\n%(where)s",
+        handler=who,
+        event_id=notification.id,
+        attempt=notification.attempt,
+        error_type=type(error).__name__,
+        where=where,
+    )
     return f"{who}: {describe_error(error)}"
