@@ -155,14 +155,12 @@ class OpenTelemetry:
             "Calls with all their attempts.",
             explicit_bucket_boundaries_advisory=CALL_BUCKETS,
         )
-        self._retries = meter.create_counter("payasync.retries", "{attempt}", "Attempts after the first, and queries.")
-        self._unknown = meter.create_counter(
-            "payasync.unknown_outcomes", "{call}", "Writes that may have been carried out."
-        )
-        self._key_errors = meter.create_counter("payasync.key_errors", "{call}", "Calls that failed because of a key.")
-        self._refused = meter.create_counter(
-            "payasync.refused_notifications", "{notification}", "Notifications that were refused, by reason."
-        )
+        count = meter.create_counter
+        self._retries = count("payasync.retries", "{attempt}", "Attempts after the first, and queries.")
+        self._unknown = count("payasync.unknown_outcomes", "{call}", "Writes that may have been carried out.")
+        self._key_errors = count("payasync.key_errors", "{call}", "Calls that failed because of a key.")
+        refused = "Notifications that were refused, by reason."
+        self._refused = count("payasync.refused_notifications", "{notification}", refused)
         self._watched: set[str] = set()
         for store, name, unit, words, fact in GAUGES:
             callback = partial(self._observe, store, fact)

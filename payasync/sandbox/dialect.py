@@ -198,9 +198,7 @@ class WireNames:
             }
             for operation, arguments in ARGUMENTS.items()
         }
-        self.constants: Final[Mapping[str, Mapping[str, Any]]] = {
-            operation: self._constants_of(operation) for operation in ARGUMENTS
-        }
+        self.constants: Final[Mapping[str, Mapping[str, Any]]] = {each: self._constants_of(each) for each in ARGUMENTS}
 
     def _constants_of(self, operation: str) -> dict[str, Any]:
         arguments, constants = self.arguments[operation], self.profile.constants
@@ -372,9 +370,8 @@ def _fill_answer(given: AnswerShape) -> AnswerShape:
         unanswered.remove("redirect_url")
     own: dict[str, Any] = {name: getattr(PROFILE.answer, name) for name in unanswered}
     filled = evolve(given, ok=given.ok or PROFILE.answer.ok, **own)
-    left_out: dict[str, Any] = {
-        name: "" for name in unanswered if any(_would_overwrite(filled, name, other) for other in answered)
-    }
+    colliding = [name for name in unanswered if any(_would_overwrite(filled, name, other) for other in answered)]
+    left_out: dict[str, Any] = dict.fromkeys(colliding, "")
     return evolve(filled, **left_out)
 
 

@@ -69,9 +69,8 @@ def make_keys(profile: Profile, stored: StoredKey = lambda _name, draw: draw()) 
     """
     algorithm = profile.scheme.algorithm if isinstance(profile.scheme, Keyed) else ""
     if algorithm in ASYMMETRIC:
-        signing_key, service = (
-            stored(f"{whose}_key {algorithm}", lambda: new_private_key(algorithm)) for whose in ("signing", "service")
-        )
+        draw = functools.partial(new_private_key, algorithm)
+        signing_key, service = (stored(f"{whose}_key {algorithm}", draw) for whose in ("signing", "service"))
         verifying = public_key(service)
     else:
         signing_key = service = verifying = stored("signing_key", lambda: secrets.token_urlsafe(32))

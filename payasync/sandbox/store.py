@@ -304,9 +304,7 @@ def _check_header(path: str) -> None:
 
 
 def _check_marks(database: sqlite3.Connection) -> None:
-    application, version = (
-        database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-    )
+    application, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in sqlite.MARKS)
     if application != APPLICATION:
         raise OSError("it is the database of another program, or of an older payasync: name another file")
     if version != VERSION:

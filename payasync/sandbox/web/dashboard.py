@@ -86,13 +86,9 @@ class AdminAccess:
             return
         if not _matches_secret(cookies.get(self.cookie, ""), self.key):
             raise RefusedError("unauthenticated", "The sandbox's admin token is missing or wrong", status=401)
-        if changes and not _is_same_origin(headers):
+        own, site = f"http://{headers.get('Host', '')}", headers.get("Sec-Fetch-Site", "same-origin")
+        if changes and not (site == "same-origin" and headers.get("Origin", "").lower() == own.lower()):
             raise RefusedError("unauthenticated", "The form must be sent from this sandbox's own page", status=403)
-
-
-def _is_same_origin(headers: Mapping[str, str]) -> bool:
-    origin, site = headers.get("Origin", ""), headers.get("Sec-Fetch-Site", "same-origin")
-    return site == "same-origin" and origin.lower() == f"http://{headers.get('Host', '')}".lower()
 
 
 def _matches_secret(given: str, expected: Secret) -> bool:
