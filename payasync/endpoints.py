@@ -213,17 +213,10 @@ def custom_operation(method: str, path: str, *, read: bool) -> Operation:
         InvalidArgumentError: The method is not one of the five, or the path is no path below the base URL.
     """
     if method not in METHODS:
-        raise InvalidArgumentError(
-            f"method must be one of {', '.join(METHODS)}, not {method!r}",
-            field="method",
-            rule="an HTTP method in capitals",
-            value=method,
-        )
+        why = f"method must be one of {', '.join(METHODS)}, not {method!r}"
+        raise InvalidArgumentError(why, field="method", rule="an HTTP method in capitals", value=method)
     if not isinstance(path, str) or not is_path(path):
-        raise InvalidArgumentError(
-            f"path must be a path below the base URL, such as /payment/bill, not {path!r}",
-            field="path",
-            rule="a path below the base URL",
-            value=path,
-        )
+        rule = "a path below the base URL"
+        why = f"path must be {rule}, such as /payment/bill, not {path!r}"
+        raise InvalidArgumentError(why, field="path", rule=rule, value=path)
     return Operation(f"{method} {path}", method, path, AuthKind.NOT_SHOWN, Kind.READ if read else Kind.UNKEYED)

@@ -508,9 +508,8 @@ def check_private(path: Location) -> None:
         return
     name = Path(path).name
     if stat.S_ISLNK(found.st_mode):
-        raise _not_permitted(
-            f"{name!r} is a symbolic link, and links are not followed. Remove the link, or name the file itself"
-        )
+        why = f"{name!r} is a symbolic link, and links are not followed"
+        raise _not_permitted(f"{why}. Remove the link, or name the file itself")
     if not stat.S_ISREG(found.st_mode):
         raise _not_permitted(f"{name!r} is not a regular file. Name another file")
     if _POSIX and found.st_uid != os.geteuid():
@@ -551,10 +550,9 @@ def _check_folder(path: Location) -> None:
     if _POSIX and found.st_uid not in {0, os.geteuid()}:
         raise _not_permitted(f"its folder {str(folder)!r} belongs to another user, who could replace it. Use your own")
     if _POSIX and who and not found.st_mode & stat.S_ISVTX:
-        raise _not_permitted(
-            f"other users can write its folder {str(folder)!r} (mode {stat.S_IMODE(found.st_mode):04o}), and could "
-            f"replace it. Run: chmod {who}-w {_quote(folder)}, or use a folder that only you can write"
-        )
+        why = f"other users can write its folder {str(folder)!r} (mode {stat.S_IMODE(found.st_mode):04o})"
+        advice = f"Run: chmod {who}-w {_quote(folder)}, or use a folder that only you can write"
+        raise _not_permitted(f"{why}, and could replace it. {advice}")
 
 
 def _is_own_group(number: int) -> bool:

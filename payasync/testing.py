@@ -15,7 +15,7 @@ from payasync.middleware.verify import read_as_signed, service_keys
 from payasync.notifications.verification import A_WORD, check_secrets, is_word, sign_webhook
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
-from payasync.settings import is_number, not_configured
+from payasync.settings import invalid_setting, is_number, not_configured
 from payasync.signing.schemes import Keyed, Scheme
 from payasync.signing.templates import MILLISECONDS_FROM, fill
 from payasync.strict_json import ABSENT, at, copy_plain, find_flaw
@@ -169,11 +169,9 @@ def _object_at(document: dict[str, Any], path: str) -> dict[str, Any]:
     for step in path.split(".") if path else ():
         inner = inner.setdefault(step, {})
         if not isinstance(inner, dict):
-            raise InvalidArgumentError(
-                f"data must have an object at {step!r} of {path!r}, because the profile puts values below it",
-                field="data",
-                rule="an object at each step of the profile's paths",
-            )
+            rule = "an object at each step of the profile's paths"
+            why = f"data must have an object at {step!r} of {path!r}, because the profile puts values below it"
+            raise InvalidArgumentError(why, field="data", rule=rule)
     return inner
 
 
@@ -185,11 +183,9 @@ def _scheme_of(profile: Profile) -> Scheme:
 
 def _signing_key(scheme: Scheme, credentials: Credentials, key: Secret | None) -> Secret:
     if key is None and isinstance(scheme, Keyed) and not scheme.symmetric:
-        raise ConfigurationError(
-            f"key is missing: with {scheme.algorithm} only the service's private key signs, and credentials hold the "
-            "public one. For tests, make a pair of your own, and give the private key as key=...",
-            field="key",
-        )
+        why = f"with {scheme.algorithm} only the service's private key signs, and credentials hold the public one"
+        advice = "For tests, make a pair of your own, and give the private key as key=..."
+        raise invalid_setting("key", f"is missing: {why}. {advice}")
     return key or service_keys(credentials, scheme, signed="notifications", point="notification.verification")[0]
 
 
@@ -207,7 +203,6 @@ def _sign(document: dict[str, Any], profile: Profile, credentials: Credentials, 
     sign = cast("Any", scheme).sign  # a profile that signs bodies has one
     made = None if iscoroutinefunction(sign) else sign(fields, path="", key=key)
     if not isinstance(made, str):
-        raise ConfigurationError(
-            "signature.sign must be a plain function that returns a text: nobody awaits it here", field="signature"
-        )
+        why = "signature.sign must be a plain function that returns a text: nobody awaits it here"
+        raise ConfigurationError(why, field="signature")
     signed[name] = made

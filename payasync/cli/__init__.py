@@ -33,9 +33,8 @@ def main() -> None:
         if lacks_extra(error):
             missing = str(error.name).partition(".")[0]
             sys.exit(f'payasync: the command needs {missing}: python -m pip install "payasync[cli]"')
-        sys.exit(
-            f"payasync: cannot be loaded: {error}. Install it again: python -m pip install --force-reinstall payasync"
-        )
+        again = "python -m pip install --force-reinstall payasync"
+        sys.exit(f"payasync: cannot be loaded: {error}. Install it again: {again}")
     except OSError as error:
         sys.exit(_report(error))
 

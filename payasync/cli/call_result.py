@@ -128,11 +128,8 @@ class Caller:
     def command(self, words: str, argument: str, options: str = "") -> str:
         """Return a command with the options that name the service."""
         options, argument = options + self.options, shlex.quote(argument)
-        return (
-            f"payasync {words}{options} -- {argument}"
-            if argument[0] == "-"
-            else f"payasync {words} {argument}{options}"
-        )
+        behind = f"{options} -- {argument}" if argument[0] == "-" else f" {argument}{options}"
+        return f"payasync {words}{behind}"
 
     def status_command(self) -> list[str]:
         """Return the command that asks for the state of the order or refund, if the service can be asked."""
@@ -156,9 +153,8 @@ class Caller:
 def result_of_response(caller: Caller, response: Response) -> CallResult:
     """Return what a response says."""
     operation = caller.request.operation.name
-    result = CallResult(
-        outcome="done", operation=operation, number=caller.request.reference, **_facts(caller, response)
-    )
+    facts = _facts(caller, response)
+    result = CallResult(outcome="done", operation=operation, number=caller.request.reference, **facts)
     if not (response.attempts and caller.has_profile):
         known = "The journal has this write already, so nothing was sent now."
         return evolve(result, advice=f"Profile: {NOT_READ}. {GIVE_PROFILE}." if response.attempts else known)

@@ -8,7 +8,7 @@ import secrets
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, date, datetime
-from inspect import cleandoc
+from inspect import cleandoc, iscoroutinefunction
 from typing import Any, Final, TypeAlias
 
 import click
@@ -102,15 +102,16 @@ _WIDTH: Final = 12
 
 def call_command(
     group: click.Group, kind: type[Request[Response]], *options: Callable[[Any], Any]
-) -> Callable[[Send], click.Command]:
-    """Return a decorator that makes a command of the function that sends a request.
+) -> Callable[[Send | Callable[[], None]], click.Command]:
+    """Return a decorator that makes a command which sends a request.
 
-    The command has the function's name, and its docstring as `--help`; the exit codes are added.
+    The command has the function's name, and its docstring as `--help`; the exit codes are added. A coroutine function
+    sends the request itself, and takes the values of `options`; any other function only describes the command.
 
     Args:
         group: The command that it is part of.
         kind: The class of its request; its arguments become options.
-        options: Further options, which the function takes.
+        options: Further options.
     """
     operation = kind.operation
     decorators = [
@@ -123,15 +124,16 @@ def call_command(
         click.option("--json", is_flag=True, help="Print one JSON object on standard output."),
     ]
 
-    def decorate(send: Send) -> click.Command:
-        words = f"{group.name} {send.__name__}"
+    def decorate(function: Send | Callable[[], None]) -> click.Command:
+        words = f"{group.name} {function.__name__}"
+        send = function if iscoroutinefunction(function) else Session.send
 
         def run(profile: str | None, base_url: str | None, *, json: bool, **given: Any) -> None:
             spelled = {name: f"--{name.replace('_', '-')}" for name in given}
             spelled |= {each.name: _spell(each, operation) for each in _arguments_of(operation)}
             command = CallCommand(words, kind, send, json=json, yes=given.pop("yes", True))
             try:
-                sys.exit(command.run(profile, base_url, given.pop("address", None), given.pop("intent", None), given))
+                sys.exit(command.run(profile, base_url, given))
             except (ConfigurationError, InvalidArgumentError, StorageError) as error:
                 error.add(operation=None, reference=None)
                 if isinstance(error, NotConfiguredError) and not is_profile_given(profile):
@@ -142,8 +144,8 @@ def call_command(
         for option in reversed(decorators):
             option(run)
         # click does not wrap a paragraph after "\b".
-        help = cleandoc(send.__doc__ or "").replace("Example:", "\b\nExample:")  # noqa: A001 - as click calls it
-        return group.command(send.__name__, help=f"{help}\n{_QUERY_CODES if operation.read else _WRITE_CODES}")(run)
+        help = cleandoc(function.__doc__ or "").replace("Example:", "\b\nExample:")  # noqa: A001 - as click calls it
+        return group.command(function.__name__, help=f"{help}\n{_QUERY_CODES if operation.read else _WRITE_CODES}")(run)
 
     return decorate
 
@@ -201,14 +203,8 @@ def _parse_date(_context: click.Context, _option: click.Parameter, text: str | N
 
 
 def _fields_option(name: str, help: str, *, required: bool = False) -> Callable[[Any], Any]:  # noqa: A002
-    return click.option(
-        f"--{name}",
-        multiple=True,
-        required=required,
-        callback=_parse_fields,
-        metavar="NAME=VALUE|JSON",
-        help=help,
-    )
+    form = "NAME=VALUE|JSON"
+    return click.option(f"--{name}", multiple=True, required=required, callback=_parse_fields, metavar=form, help=help)
 
 
 def _parse_fields(
@@ -250,29 +246,28 @@ class CallCommand:
     json: bool
     yes: bool
 
-    def run(
-        self,
-        profile: str | None,
-        base_url: str | None,
-        address: Address | None,
-        intent: str | None,
-        given: dict[str, Any],
-    ) -> int:
+    def run(self, profile: str | None, base_url: str | None, given: dict[str, Any]) -> int:
         """Make the call, and return the exit code.
+
+        Args:
+            profile: A TOML file; `None`: what `PAYASYNC_PROFILE` names.
+            base_url: The service's address; `None`: what `PAYASYNC_BASE_URL` says.
+            given: The values of the other options, by their names.
 
         Raises:
             PayasyncError: It cannot start; nothing was sent.
         """
+        address: Address | None = given.pop("address", None)
         journal = address.open() if address else None
         session = session_with(journal, profile=profile, base_url=base_url, needed="")
         arguments = {name: given.pop(name) for name in fields_dict(self.kind) if name in given}
         arguments = {name: value for name, value in arguments.items() if value is not None}
         require_keys(session, self.kind.operation.name)
         request = self._request(arguments, session)
-        if intent is not None:
-            if journal is None and not session.profile.idempotency.used:
-                raise InvalidArgumentError("intent has no effect without a journal: give --journal", field="intent")
-            given["intent"] = intent
+        if given.get("intent") is None:
+            given.pop("intent", None)
+        elif journal is None and not session.profile.idempotency.used:
+            raise InvalidArgumentError("intent has no effect without a journal: give --journal", field="intent")
         name = str(request.operation.reference)
         made = request.operation in NUMBERED and name not in arguments
         again = f"--{name.replace('_', '-')} {request.reference}" if made else ""
@@ -393,9 +388,8 @@ class CallCommand:
             for name, value in rows:
                 out.row(name, plain(value), width=max(len(each) for each, _ in rows))
         if result.outcome != "done":
-            print_error(
-                self.words, f"outcome unknown: {result.reason}" if result.outcome == "unknown" else result.reason
-            )
+            doubt = "outcome unknown: " if result.outcome == "unknown" else ""
+            print_error(self.words, f"{doubt}{result.reason}")
         if result.recorded is False:
             number = f": keep {self.kind.answer.thing} {known}" if (known := result.id or result.number) else ""
             print_error(self.words, f"{result.outcome}, but the journal could not record it{number}")
@@ -461,15 +455,8 @@ def _rows(result: CallResult) -> Iterator[tuple[str, str]]:
     ):
         if value is not None:
             yield name, str(value) if name == "Pay at" else clean(value)
-    shown = (
-        result.number,
-        result.id,
-        result.status,
-        result.redirect_url,
-        result.request_id,
-        result.code,
-        result.message,
-    )
+    names = "number", "id", "status", "redirect_url", "request_id", "code", "message"
+    shown = [getattr(result, name) for name in names]
     for name, value in (result.data or {}).items():
         if isinstance(value, str | int) and not (isinstance(value, str) and value in shown):
             yield clean(name), clean(value)

@@ -240,9 +240,8 @@ def list_intents(
 
     async def work(journal: Journal) -> int:
         count = 0
-        async for each in (
-            _about(journal, number, **filters) if number else all_intents(journal, order=order, **filters)
-        ):
+        found = _about(journal, number, **filters) if number else all_intents(journal, order=order, **filters)
+        async for each in found:
             if (count := count + 1) > most:
                 break
             take(each)
@@ -412,9 +411,8 @@ def move(address: Address, old: str, new: str, *, yes: bool) -> None:
         run_with_journal(address, lambda journal: journal.move(old, new, dry_run=True), command="journal move")
         _confirm("journal move", f"Are you sure that {new} is the same service as {old}, with all its writes?")
     merchants = run_with_journal(address, lambda journal: journal.move(old, new), command="journal move")
-    Lines(strict=True).write(
-        "The writes of ", (plain(", ".join(merchants)), "bold"), f" go to {plain(new)} from now on."
-    )
+    whose = plain(", ".join(merchants)), "bold"
+    Lines(strict=True).write("The writes of ", whose, f" go to {plain(new)} from now on.")
 
 
 @journal.command(short_help="Make or migrate the tables.")
@@ -455,14 +453,13 @@ def upgrade(address: Address | None, *, inbox: str | None, schema: str | None, d
 
 
 def _show_upgrade(store: str, made: Upgrade, *, dry_run: bool) -> None:
+    is_made = "would be" if dry_run else "is"
     if not made.sql:
         words = f"is up to date: version {made.after}."
     elif made.before:
-        words = f"{'would be' if dry_run else 'is'} migrated from version {made.before} to {made.after}."
+        words = f"{is_made} migrated from version {made.before} to {made.after}."
     else:
-        words = (
-            f"{'would be' if dry_run else 'is'} new and empty: version {made.after}. If you have one, check the name."
-        )
+        words = f"{is_made} new and empty: version {made.after}. If you have one, check the name."
     Lines(strict=True).write(f"{'-- ' if dry_run else ''}The {store} {plain(made.place)} {words}", hang=3)
     if dry_run:
         click.echo(made.sql, nl=False)

@@ -19,6 +19,7 @@ from payasync.journal import Journal, SqliteJournal
 from payasync.notifications import Inbox, SqliteInbox
 from payasync.profile.profile import Profile
 from payasync.session import PROFILE_PATH, SANDBOX_WORD, Session, load_profile
+from payasync.settings import invalid_setting
 from payasync.wire.validators import NOTHING
 
 S = TypeVar("S", bound="Journal | Inbox")
@@ -186,8 +187,7 @@ def journal_option(
 
 
 existing_journal: Final = journal_option(
-    existing=True,
-    help="An SQLite file, or a PostgreSQL connection string: postgresql://… or host=… dbname=…",
+    existing=True, help="An SQLite file, or a PostgreSQL connection string: postgresql://… or host=… dbname=…"
 )
 
 
@@ -203,10 +203,8 @@ def profile_named(path: str | None, *, needed: str = "") -> tuple[Profile, str]:
     """
     named = path or Environment(os.environ).optional(PROFILE_PATH)
     if named is None and needed:
-        raise NotConfiguredError(
-            f"no profile is given, so nothing says {needed}. {GIVE_PROFILE}",
-            field=PROFILE_PATH,
-        )
+        why = f"no profile is given, so nothing says {needed}. {GIVE_PROFILE}"
+        raise NotConfiguredError(why, field=PROFILE_PATH)
     if named is None:
         return Profile(), NO_PROFILE
     named = named.strip()
@@ -238,11 +236,7 @@ def profile_from(path: str, option: str = "--profile") -> Profile:
 
 
 def session_with(
-    journal: Journal | None,
-    *,
-    profile: str | None,
-    base_url: str | None,
-    needed: str = "how to query the service",
+    journal: Journal | None, *, profile: str | None, base_url: str | None, needed: str = "how to query the service"
 ) -> Session:
     """Return the session of the environment.
 
@@ -269,11 +263,8 @@ def require_keys(session: Session, operation: str, why: str = "") -> None:
     profile = session.profile
     for name, operations in (*((key, profile.bearer) for key in profile.auth.needs), ("signing_key", profile.signed)):
         if operation in operations and getattr(session.credentials, name) is None:
-            raise ConfigurationError(
-                f"credentials.{name} is not set (PAYASYNC_{name.upper()} in the environment): {operation} needs "
-                f"it{why}. Nothing was sent",
-                field=f"credentials.{name}",
-            )
+            unset = f"is not set (PAYASYNC_{name.upper()} in the environment)"
+            raise invalid_setting(f"credentials.{name}", f"{unset}: {operation} needs it{why}. Nothing was sent")
 
 
 def service_options(profile: str | None, base_url: str | None) -> str:

@@ -21,7 +21,7 @@ def order() -> None:
 
 
 @call_command(order, PlaceOrder)
-async def place(session: Session, request: PlaceOrder) -> OrderResponse:
+def place() -> None:
     """Place an order, and show the address where the customer pays.
 
     The number of the order is shown before the order is sent.
@@ -29,27 +29,24 @@ async def place(session: Session, request: PlaceOrder) -> OrderResponse:
     Example:
       payasync order place --total-amt 450 --currency CAD --subject Coffee
     """
-    return await session.send(request)
 
 
 @call_command(order, QueryOrder)
-async def query(session: Session, request: QueryOrder) -> OrderResponse:
+def query() -> None:
     """Show the state of the order NUMBER.
 
     Example:
       payasync order query T1
     """
-    return await session.send(request)
 
 
 @call_command(order, CloseOrder)
-async def close(session: Session, request: CloseOrder) -> OrderResponse:
+def close() -> None:
     """Close the order NUMBER, so that it cannot be paid any more.
 
     Example:
       payasync order close T1
     """
-    return await session.send(request)
 
 
 @call_command(

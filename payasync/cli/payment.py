@@ -4,8 +4,6 @@ import click
 
 from payasync.cli.calls import call_command
 from payasync.resources.payments import CreatePayment, QueryPayment
-from payasync.session import Session
-from payasync.wire.response import PaymentResponse
 
 
 @click.group()
@@ -20,7 +18,7 @@ def payment() -> None:
 
 
 @call_command(payment, CreatePayment)
-async def create(session: Session, request: CreatePayment, intent: str | None = None) -> PaymentResponse:
+def create() -> None:
     """Create a payment that has no number of yours.
 
     With --journal and --intent, the payment is sent only once, even if you repeat the command.
@@ -28,11 +26,10 @@ async def create(session: Session, request: CreatePayment, intent: str | None = 
     Example:
       payasync payment create --amount 1000 --currency USD --description Shoes
     """
-    return await session.send(request, intent=intent)
 
 
 @call_command(payment, QueryPayment)
-async def status(session: Session, request: QueryPayment) -> PaymentResponse:
+def status() -> None:
     """Show the state of the payment NUMBER.
 
     NUMBER is what the service expects in this query, such as an order's number.
@@ -40,4 +37,3 @@ async def status(session: Session, request: QueryPayment) -> PaymentResponse:
     Example:
       payasync payment status T1
     """
-    return await session.send(request)

@@ -261,8 +261,7 @@ class ProfileScreen:
         elif ready := [each.group for each in groups if each.ready]:
             self._lines.write(("Ready: ", "bold green"), ", ".join(ready), hang=2)
         else:
-            self._lines.write(
-                ("Ready for nothing yet. ", "bold yellow"), "To answer questions, run: payasync profile init"
-            )
+            advice = "To answer questions, run: payasync profile init"
+            self._lines.write(("Ready for nothing yet. ", "bold yellow"), advice)
         if why := explain_unplayable(profile):
             self._lines.write(("Optional: ", "bold"), plain(why), hang=2)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from importlib import resources
 from operator import attrgetter
 from typing import Final, Literal, TypeAlias
 
@@ -250,56 +251,11 @@ class ProfileDraft:
             line = f"# {name.removeprefix(f'{table}.')} = {_write(prompt.example)}"
             tables.setdefault(table, [f"# [{table}]"]).append(_explain(line, prompt))
         ordered = sorted(tables, key=lambda each: (_ROOTS.index(each.partition(".")[0]), each.count(".")))
-        return _HEAD + "\n\n".join("\n".join(tables[each]) for each in ordered) + "\n" + _RARE
+        keys = "\n\n".join("\n".join(tables[each]) for each in ordered)
+        template = resources.files("payasync.cli").joinpath("profile_template.toml").read_text(encoding="utf-8")
+        return template.replace("<docs>", DOCUMENTATION).replace("<keys>", keys)
 
 
-_HEAD: Final = f"""\
-# The profile of a service for payasync. This page explains each key:
-# {DOCUMENTATION}reference/profile.html
-# A line that begins with "#" is an open point with an example. Write the value of your service, and remove the "#".
-# If the line of its table begins with "#", remove that one, too.
-
-"""
-_RARE: Final = f"""
-## The rest is rarely needed. Remove the "# " before each line of an example whose case is yours.
-
-## If a method or a path differs:
-## {DOCUMENTATION}reference/profile.html#other-paths-and-methods
-# [endpoints."orders.query"]
-# method = "GET"
-# path = "/v2/orders/{{out_trade_no}}"
-
-## If a field of a request has another name:
-## {DOCUMENTATION}reference/profile.html#other-names
-# [fields."orders.place"]              # of one operation; names of all operations stand in [fields]
-# total_amt = "amount"
-
-## If a key is not sent as "Authorization: Bearer":
-## {DOCUMENTATION}reference/profile.html#keys-in-other-headers
-# [auth]                               # of the methods in bearer
-# value = "Basic {{basic}}"
-
-## If each write carries a key under which it is done once:
-## {DOCUMENTATION}reference/profile.html#idempotency-keys
-# [idempotency]
-# header = "Idempotency-Key"
-# lifetime = 86400                     # seconds that the service keeps a key
-
-## If a header signs a text of the request:
-## {DOCUMENTATION}reference/profile.html#a-signature-in-a-header
-# [signature]                          # in place of the one above, and of answer.signature
-# family = "template"
-# algorithm = "hmac-sha256"
-# encoding = "hex"
-# text = "{{method}}\\n{{path}}\\n{{body}}"
-# header = "X-Signature"
-
-## If a notification's kind follows from a field:
-## {DOCUMENTATION}reference/profile.html#kinds-without-event-names
-# [notification.tells]
-# refund = "refundStatus"
-"""
-"""What no question is about. "##" stands before words, and "#" before what may be uncommented."""
 _ASIDE: Final = 38
 """The column of comments, if the line is no longer."""
 _ROOTS: Final = (

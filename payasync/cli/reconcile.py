@@ -108,9 +108,8 @@ def reconcile(
       130  interrupted
     """  # noqa: D301 - click does not wrap a paragraph after this character
     if watch and dry_run:
-        raise click.UsageError(
-            "--dry-run and --watch cannot be combined. Leave out --watch to see what is due, or --dry-run to query it"
-        )
+        advice = "Leave out --watch to see what is due, or --dry-run to query it"
+        raise click.UsageError(f"--dry-run and --watch cannot be combined. {advice}")
     screen = ReconcileScreen(address, service=base_url or "", watch=watch, json=json)
     try:
         code = asyncio.run(run(address, screen, profile=profile, base_url=base_url, dry_run=dry_run))
@@ -451,9 +450,8 @@ class ReconcileScreen:
             }
             for each in self._planned or ()
         ]
-        return json.dumps(
-            {"dry_run": True, "due": due, "of_other_merchants": dict(self._others), **_remaining_facts(remaining)}
-        )
+        facts = {"dry_run": True, "due": due, "of_other_merchants": dict(self._others)}
+        return json.dumps({**facts, **_remaining_facts(remaining)})
 
     def _not_done_facts(self) -> list[dict[str, Any]]:
         return [identify(each.intent, each.reason) for each in self._counts.not_done]
@@ -477,9 +475,8 @@ class ReconcileScreen:
         if counts.asked:
             write()
         if self._silent:
-            self._lines.paragraph(
-                ("  The service does not respond. The other writes wait for the next run.", "yellow"), hang=2
-            )
+            words = "  The service does not respond. The other writes wait for the next run."
+            self._lines.paragraph((words, "yellow"), hang=2)
         elif self.unanswered:
             self._lines.paragraph(("  No query had a usable response: no outcome is known yet.", "bold yellow"))
         self._list_rejected()
@@ -532,10 +529,8 @@ class ReconcileScreen:
             return
         one = len(leases) == 1
         are = "is being sent, or was interrupted" if one else "are being sent, or were interrupted"
-        when = f"queried in {duration((min(leases) - now()).total_seconds())}"
-        self._lines.paragraph(
-            (f"  {_writes(len(leases))} {are}", "bold yellow"), f": {when if one else f'the first is {when}'}", hang=2
-        )
+        when = f"{'' if one else 'the first is '}queried in {duration((min(leases) - now()).total_seconds())}"
+        self._lines.paragraph((f"  {_writes(len(leases))} {are}", "bold yellow"), f": {when}", hang=2)
 
     def _list_unsent(self, intents: Sequence[Intent]) -> None:
         if intents:

@@ -5,8 +5,6 @@ import click
 from payasync.cli.calls import call_command
 from payasync.cli.refund_import import import_
 from payasync.resources.refunds import CreateRefund, QueryRefund
-from payasync.session import Session
-from payasync.wire.response import RefundResponse
 
 
 @click.group()
@@ -22,7 +20,7 @@ def refund() -> None:
 
 
 @call_command(refund, CreateRefund)
-async def create(session: Session, request: CreateRefund) -> RefundResponse:
+def create() -> None:
     """Refund a paid order, in whole or in part.
 
     The number of the refund is shown before the refund is sent. Use the same number to try it again.
@@ -30,17 +28,15 @@ async def create(session: Session, request: CreateRefund) -> RefundResponse:
     Example:
       payasync refund create --out-trade-no T1 --total-amt 450 --refund-amt 200
     """
-    return await session.send(request)
 
 
 @call_command(refund, QueryRefund)
-async def status(session: Session, request: QueryRefund) -> RefundResponse:
+def status() -> None:
     """Show the state of the refund NUMBER.
 
     Example:
       payasync refund status R1 --out-trade-no T1
     """
-    return await session.send(request)
 
 
 refund.add_command(import_)

@@ -133,11 +133,8 @@ def _check_columns(columns: Sequence[str]) -> None:
         f"{', '.join(map(repr, names))} {'is' if len(names) == 1 else 'are'} {how}" for how, names in found if names
     ]:
         rule = f"{','.join(REQUIRED)}[,{','.join(OPTIONAL)}]"
-        raise InvalidArgumentError(
-            f"line 1: the columns must be {rule}, with commas between them: {'; '.join(wrong)}",
-            field="file",
-            rule=rule,
-        )
+        why = f"line 1: the columns must be {rule}, with commas between them: {'; '.join(wrong)}"
+        raise InvalidArgumentError(why, field="file", rule=rule)
 
 
 def _checked(row: Row, count: int, columns: int, lines: Sequence[int], check: Callable[[CreateRefund], object]) -> Row:
@@ -327,12 +324,9 @@ def _row_result_of_conflict(row: Row, intent: Intent) -> RowResult:
         if intent.request.get(name) != getattr(row.request, name)
     )
     used = _USED_FOR.get(intent.state, "may have been refunded already")
-    return RowResult(
-        row=row,
-        state=word if word in OPEN else "refused",
-        message=f"{row.number} {used} ({intent.state}): {differences}. Only if both are owed, give this row a new "
-        "number.",
-    )
+    advice = "Only if both are owed, give this row a new number."
+    message = f"{row.number} {used} ({intent.state}): {differences}. {advice}"
+    return RowResult(row=row, state=word if word in OPEN else "refused", message=message)
 
 
 def exit_code(row_results: Iterable[RowResult]) -> int:
@@ -415,9 +409,8 @@ class ResultFile:
         if self._path is not None:
             self.failed = ""
             with self._failure_noted():
-                replace_file(
-                    self._path, b"".join([_line(COLUMNS), *(_line(_result_cells(each)) for each in row_results)])
-                )
+                lines = [_line(COLUMNS), *(_line(_result_cells(each)) for each in row_results)]
+                replace_file(self._path, b"".join(lines))
                 partial_file(self._path).unlink(missing_ok=True)
 
     def close(self) -> None:

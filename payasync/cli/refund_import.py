@@ -94,13 +94,7 @@ PATIENCE: Final = 180.0
     metavar="FILE",
     help="Write the result of each row to this CSV file.",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100),
-    default=20,
-    show_default=True,
-    help="Maximum requests in flight.",
-)
+@click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="Maximum requests in flight.")
 @profile_option
 @base_url_option
 def import_(
@@ -337,9 +331,8 @@ class RefundSending:
         alone = await self.is_alone()  # first: a run that ends now is found in the journal
         with suppress(StorageError):
             for known in [each for each in self.row_results.values() if each.state in NOT_DONE]:
-                now = row_result_now(
-                    known, await self._intent(known.row), self.session.profile, self.session.merchant_id
-                )
+                intent = await self._intent(known.row)
+                now = row_result_now(known, intent, self.session.profile, self.session.merchant_id)
                 if now is not known:
                     self._note(now)
         for row, result in self._not_begun:
@@ -562,9 +555,8 @@ class RefundImportScreen:
         self._lines.console.show_cursor()
         self._bar.update(TaskID(0), description="Stopping")
         self._lines.write((f"  Stopping{f': {why}' if why else ''}.", "bold yellow"), hang=2)
-        self._lines.paragraph(
-            f"  Waiting for the calls in flight; Ctrl-C {'twice' if why else 'again'} interrupts them."
-        )
+        pressed = "twice" if why else "again"
+        self._lines.paragraph(f"  Waiting for the calls in flight; Ctrl-C {pressed} interrupts them.")
 
     def cut_off(self, count: int) -> None:
         """Show how many rows may have been done when calls are interrupted, and where the results are."""
@@ -641,9 +633,8 @@ class RefundImportScreen:
 
     def _bad(self, rows: Sequence[Row]) -> None:
         self._lines.write()
-        self._table(
-            ("Line", "Refund", "What is wrong"), ((str(each.line), each.number or "-", each.wrong) for each in rows)
-        )
+        cells = ((str(each.line), each.number or "-", each.wrong) for each in rows)
+        self._table(("Line", "Refund", "What is wrong"), cells)
 
     def _table(self, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Show the first rows, each with its line and its refund, and say how many more there are."""

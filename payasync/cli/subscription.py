@@ -4,8 +4,6 @@ import click
 
 from payasync.cli.calls import call_command
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
-from payasync.session import Session
-from payasync.wire.response import SubscriptionResponse
 
 
 @click.group()
@@ -20,7 +18,7 @@ def subscription() -> None:
 
 
 @call_command(subscription, CreateSubscription)
-async def create(session: Session, request: CreateSubscription, intent: str | None = None) -> SubscriptionResponse:
+def create() -> None:
     r"""Start a recurring payment.
 
     The service gives the subscription a number. With --journal and --intent, the request is sent only once,
@@ -30,24 +28,21 @@ async def create(session: Session, request: CreateSubscription, intent: str | No
       payasync subscription create --frequency monthly --amount 900 \
         --start-date 2027-01-31 --customer email=a@example.com
     """
-    return await session.send(request, intent=intent)
 
 
 @call_command(subscription, UpdateSubscription)
-async def update(session: Session, request: UpdateSubscription, intent: str | None = None) -> SubscriptionResponse:
+def update() -> None:
     """Change the subscription NUMBER. Options that you leave out change nothing.
 
     Example:
       payasync subscription update S1 --amount 1000
     """
-    return await session.send(request, intent=intent)
 
 
 @call_command(subscription, CancelSubscription)
-async def cancel(session: Session, request: CancelSubscription, intent: str | None = None) -> SubscriptionResponse:
+def cancel() -> None:
     """End the subscription NUMBER.
 
     Example:
       payasync subscription cancel S1
     """
-    return await session.send(request, intent=intent)

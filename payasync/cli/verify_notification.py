@@ -16,11 +16,7 @@ from payasync.cli.terminal import Lines, fail
 from payasync.credentials import Credentials
 from payasync.errors import InvalidArgumentError, InvalidSignatureError, PayasyncError, plain
 from payasync.notifications.notification import Notification, parse
-from payasync.notifications.verification import (
-    MISMATCH,
-    Verification,
-    verification_of,
-)
+from payasync.notifications.verification import MISMATCH, Verification, verification_of
 from payasync.notifications.web_adapters import kind_of_path
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
@@ -43,9 +39,8 @@ _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 def _parse_time(_context: click.Context, _option: click.Parameter, text: str | None) -> float:
     moment = time.time() if text is None else parse_time(text)
     if moment is None:
-        raise click.BadParameter(
-            "it must be ISO 8601 with an offset, such as 2027-01-31T00:00:00Z, or seconds since 1970"
-        )
+        rule = "ISO 8601 with an offset, such as 2027-01-31T00:00:00Z, or seconds since 1970"
+        raise click.BadParameter(f"it must be {rule}")
     return moment
 
 
@@ -158,7 +153,11 @@ class HttpMessage:
             raise _broken("a colon in each of its headers")
         pairs = [line.partition(":") for line in lines]
         message = cls(raw[end.end() :], [(name.strip(), value.strip()) for name, _, value in pairs], start[1].decode())
-        return message._trimmed()
+        length, body = message.length, message.body
+        if length is not None and length > len(body):
+            raise _broken(f"a body of {length} bytes, as its Content-Length says: the file has {len(body)}")
+        # An editor may have added a line end to the body.
+        return message if length is None or body[length:].strip(b"\r\n") else evolve(message, body=body[:length])
 
     @property
     def length(self) -> int | None:
@@ -166,15 +165,6 @@ class HttpMessage:
         found = re.fullmatch(r"0*([0-9]+)", dict(self.headers).get(_LENGTH, ""))
         # Python reads no number of thousands of digits, and no file is so long.
         return int(found[1][:18]) if found else None
-
-    def _trimmed(self) -> Self:
-        """Return the message without a line end that an editor has added to the body."""
-        length, body = self.length, self.body
-        if length is None or length == len(body):
-            return self
-        if length > len(body):
-            raise _broken(f"a body of {length} bytes, as its Content-Length says: the file has {len(body)}")
-        return self if body[length:].strip(b"\r\n") else evolve(self, body=body[:length])
 
     def with_headers(self, others: Mapping[str, str]) -> Self:
         """Return it with other headers, by lower-case names, in place of those of the same name."""

@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic, perf_counter
-from types import TracebackType
 from typing import Final, TypeAlias, get_args
 
 from attrs import Factory, define, frozen
@@ -89,9 +88,15 @@ class _Sample:
     backlog: Backlog
     read_at: float
 
-    def age(self, seconds: float) -> float:
-        """Return an age as it is by now, so that it grows if nothing is read any more. 0 stays 0."""
-        return seconds and seconds + monotonic() - self.read_at
+    def read(self, fact: str) -> list[Observation]:
+        """Return a fact of the backlog: counts by state, or an age as it is by now.
+
+        So an age grows if nothing is read any more; 0 stays 0.
+        """
+        value: Mapping[str, int] | float = getattr(self.backlog, fact)
+        if isinstance(value, Mapping):
+            return [Observation(count, {"payasync.state": state}) for state, count in value.items()]
+        return [Observation(value and value + monotonic() - self.read_at)]
 
 
 class _Harmless:
@@ -100,9 +105,7 @@ class _Harmless:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         if not isinstance(error, Exception):
             return False
         drop_frames(error)  # its context may be an error of the attempt
@@ -144,10 +147,7 @@ class OpenTelemetry:
         self._samples: dict[str, _Sample] = {}
         meter = get_meter(SCOPE, __version__, meter_provider)
         self._attempts = meter.create_histogram(
-            "http.client.request.duration",
-            "s",
-            "Attempts.",
-            explicit_bucket_boundaries_advisory=ATTEMPT_BUCKETS,
+            "http.client.request.duration", "s", "Attempts.", explicit_bucket_boundaries_advisory=ATTEMPT_BUCKETS
         )
         self._calls = meter.create_histogram(
             "payasync.call.duration",
@@ -155,17 +155,15 @@ class OpenTelemetry:
             "Calls with all their attempts.",
             explicit_bucket_boundaries_advisory=CALL_BUCKETS,
         )
-        self._retries = meter.create_counter("payasync.retries", "{attempt}", "Attempts after the first, and queries.")
-        self._unknown = meter.create_counter(
-            "payasync.unknown_outcomes", "{call}", "Writes that may have been carried out."
-        )
-        self._key_errors = meter.create_counter("payasync.key_errors", "{call}", "Calls that failed because of a key.")
-        self._refused = meter.create_counter(
-            "payasync.refused_notifications", "{notification}", "Notifications that were refused, by reason."
-        )
+        count = meter.create_counter
+        self._retries = count("payasync.retries", "{attempt}", "Attempts after the first, and queries.")
+        self._unknown = count("payasync.unknown_outcomes", "{call}", "Writes that may have been carried out.")
+        self._key_errors = count("payasync.key_errors", "{call}", "Calls that failed because of a key.")
+        refused = "Notifications that were refused, by reason."
+        self._refused = count("payasync.refused_notifications", "{notification}", refused)
         self._watched: set[str] = set()
-        for store, name, unit, words, read in GAUGES:
-            callback = partial(self._observe, store, read)
+        for store, name, unit, words, fact in GAUGES:
+            callback = partial(self._observe, store, fact)
             meter.create_observable_gauge(f"payasync.{store}.{name}", [callback], unit, words)
 
     def around(self, send: Send, base_url: str) -> Send:
@@ -275,10 +273,7 @@ class OpenTelemetry:
         """
         if not is_number(interval) or not interval > 0:
             raise invalid_argument("interval", "a number of seconds above 0", interval)
-        given: dict[str, tuple[Journal | Inbox | None, type]] = {
-            "journal": (journal, Journal),
-            "inbox": (inbox, Inbox),
-        }
+        given: dict[str, tuple[Journal | Inbox | None, type]] = {"journal": (journal, Journal), "inbox": (inbox, Inbox)}
         for name, (store, kind) in given.items():
             if store is not None and not isinstance(store, kind):
                 raise invalid_argument(name, f"an object such as Sqlite{name.capitalize()}(path)", store)
@@ -315,9 +310,9 @@ class OpenTelemetry:
                 words = "the %(store)s cannot be watched: %(error_type)s"
                 log(logger, logging.WARNING, "otel.not_watched", words, store=name, error_type=type(error).__name__)
 
-    def _observe(self, store: str, read: "Read", _: CallbackOptions) -> Iterable[Observation]:
+    def _observe(self, store: str, fact: str, _: CallbackOptions) -> Iterable[Observation]:
         sample = self._samples.get(store)
-        return [] if sample is None else [Observation(value, attributes) for value, attributes in read(sample)]
+        return [] if sample is None else sample.read(fact)
 
     def _start(self, name: str, kind: SpanKind, attributes: Mapping[str, str | int]) -> Span:
         with _harmless:
@@ -381,30 +376,13 @@ def _bounded_name(call: Call) -> str:
     return call.operation.name if call.operation.name in BY_NAME else OTHER
 
 
-def _read_counts(sample: _Sample) -> Iterable[tuple[float, Attributes]]:
-    return [(count, {"payasync.state": state}) for state, count in sample.backlog.counts.items()]
-
-
-def _read_oldest(sample: _Sample) -> Iterable[tuple[float, Attributes]]:
-    return [(sample.age(sample.backlog.oldest), {})]
-
-
-def _read_overdue(sample: _Sample) -> Iterable[tuple[float, Attributes]]:
-    return [(sample.age(sample.backlog.overdue), {})]
-
-
-def _read_needs_person(sample: _Sample) -> Iterable[tuple[float, Attributes]]:
-    return [(count, {"payasync.state": state}) for state, count in sample.backlog.needs_person.items()]
-
-
-Read: TypeAlias = Callable[[_Sample], Iterable[tuple[float, Attributes]]]
-
-GAUGES: Final[tuple[tuple[str, str, str, str, Read], ...]] = (
-    ("journal", "intents", "{intent}", "Intents that are not at their end, by state.", _read_counts),
-    ("journal", "needs_person", "{intent}", "Intents that need a person, by state.", _read_needs_person),
-    ("journal", "oldest_unknown", "s", "Age of the oldest unknown intent.", _read_oldest),
-    ("journal", "overdue", "s", "How long the next query is overdue.", _read_overdue),
-    ("inbox", "events", "{event}", "Notifications that are not done, by state.", _read_counts),
-    ("inbox", "lag", "s", "Age of the oldest undelivered notification.", _read_oldest),
-    ("inbox", "overdue", "s", "How long the next delivery is overdue.", _read_overdue),
+GAUGES: Final = (
+    ("journal", "intents", "{intent}", "Intents that are not at their end, by state.", "counts"),
+    ("journal", "needs_person", "{intent}", "Intents that need a person, by state.", "needs_person"),
+    ("journal", "oldest_unknown", "s", "Age of the oldest unknown intent.", "oldest"),
+    ("journal", "overdue", "s", "How long the next query is overdue.", "overdue"),
+    ("inbox", "events", "{event}", "Notifications that are not done, by state.", "counts"),
+    ("inbox", "lag", "s", "Age of the oldest undelivered notification.", "oldest"),
+    ("inbox", "overdue", "s", "How long the next delivery is overdue.", "overdue"),
 )
+"""The store, name, unit and words of each gauge, and what it shows of a `Backlog`."""

@@ -29,7 +29,7 @@ from payasync.journal.intents import Intent, write_state
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.middleware.observe import log
 from payasync.session import Session
-from payasync.settings import check_function
+from payasync.settings import check_function, invalid_setting
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 
@@ -180,11 +180,9 @@ class PaymentTasks:
         except exceptions.AlreadyEnqueued:
             return
         except (exceptions.UnboundTaskError, exceptions.AppNotOpen) as error:
-            failure: ConfigurationError | StorageError = ConfigurationError(
-                "blueprint must be in an application that is open: `app.add_tasks_from(tasks.blueprint, "
-                f'namespace="payasync")`, `async with app.open_async()` ({type(error).__name__})',
-                field="blueprint",
-            )
+            calls = '`app.add_tasks_from(tasks.blueprint, namespace="payasync")`, `async with app.open_async()`'
+            why = f"must be in an application that is open: {calls} ({type(error).__name__})"
+            failure: ConfigurationError | StorageError = invalid_setting("blueprint", why)
         except exceptions.ConnectorException as error:
             why = str(error.__cause__ or error)
             failure = StorageError(f"the queue is unavailable: {why}", reason=why)
@@ -223,7 +221,10 @@ class PaymentTasks:
 
     async def _reconcile(self, context: procrastinate.JobContext, timestamp: int) -> None:
         del timestamp  # of the minute that it was due in
-        await self._retry_stalled(context.app.job_manager)
+        # The jobs of dead workers go back to the queue.
+        jobs, name = context.app.job_manager, self._execute_intent.name
+        for job in await jobs.get_stalled_jobs(task_name=name, seconds_since_heartbeat=self._stalled):
+            await jobs.retry_job(job)
         await self._reconciler.run_once(self._notify)
         await self._enqueue_forgotten()
 
@@ -235,12 +236,6 @@ class PaymentTasks:
         except Exception:  # noqa: BLE001 - it is logged
             words = "on_result raised about intent %(intent_id)d; the work goes on"
             log(logger, logging.ERROR, "tasks.on_result_failed", words, intent_id=result.intent.id, exc_info=True)
-
-    async def _retry_stalled(self, jobs: Any) -> None:
-        """Give the jobs of dead workers back to the queue."""
-        names = self._execute_intent.name
-        for job in await jobs.get_stalled_jobs(task_name=names, seconds_since_heartbeat=self._stalled):
-            await jobs.retry_job(job)
 
     async def _enqueue_forgotten(self) -> None:
         """Enqueue new intents that are in no queue: nobody put them there, or their tasks have given up."""

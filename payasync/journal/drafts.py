@@ -11,13 +11,14 @@ import orjson
 from attrs import fields
 
 from payasync.endpoints import ARGUMENTS, BY_NAME, Operation, camel_case
-from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.errors import InvalidArgumentError
 from payasync.evidence.comparison import COMPARED_NAMES, by_document_names
 from payasync.journal.intents import Draft, Intent, check_queued, from_attributes
 from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
+from payasync.settings import invalid_setting
 from payasync.strict_json import ABSENT, at, copy_plain, find_flaw
 from payasync.wire.call import Call, Layout, number_key
 from payasync.wire.request import Request
@@ -241,17 +242,11 @@ def _parse_date(text: str) -> date:
 def _apply_keep(keep: Keep, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     stored: Any = keep(operation, arguments)
     if not isinstance(stored, Mapping) or find_flaw(stored):
-        raise ConfigurationError(
-            f"keep must return a mapping of names to JSON values, not {type(stored).__name__}", field="keep"
-        )
+        raise invalid_setting("keep", f"must return a mapping of names to JSON values, not {type(stored).__name__}")
     return dict(copy_plain(stored))
 
 
 def _not_kept_error(operation: Operation, what: str) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"request must be one that is kept whole, and {what} is not: send it directly, or give the journal "
-        "`keep=` to say that it may be kept",
-        field="request",
-        rule="kept whole",
-        operation=operation.name,
-    )
+    why = f"request must be one that is kept whole, and {what} is not"
+    advice = "send it directly, or give the journal `keep=` to say that it may be kept"
+    return InvalidArgumentError(f"{why}: {advice}", field="request", rule="kept whole", operation=operation.name)

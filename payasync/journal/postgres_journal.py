@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any, Final, TypeVar
@@ -16,7 +16,7 @@ from payasync.journal.drafts import Keep
 from payasync.journal.journal import Journal
 from payasync.journal.rows import COLUMNS, JSON, MOMENTS, intent_of_row, with_columns
 from payasync.journal.transactions import ORDER_OF, Query, Transaction, Write, run_transaction
-from payasync.settings import check_function
+from payasync.settings import check_function, invalid_setting
 from payasync.storage import Present, Schema, Upgrade, read_migrations
 from payasync.storage.postgres import CONNECTIONS, NOW, Database
 from payasync.storage.postgres import Transaction as Rows
@@ -149,18 +149,13 @@ async def _fetch_home(rows: Rows) -> list[dict[str, Any]]:
 
 
 async def _execute(rows: Rows, query: Query) -> list[Any]:
-    return _read_results(
-        query, await rows.rows(postgres_statement(query.statement, query.lock), _written(query.values))
-    )
+    found = await rows.rows(postgres_statement(query.statement, query.lock), _written(query.values))
+    return [row[query.column] if query.column else intent_of_row(row) for row in found]
 
 
 def _written(values: Mapping[str, Any]) -> dict[str, Any]:
     texts = {name: json.dumps(dict(values[name])) for name in JSON if values.get(name) is not None}
     return {**values, **texts}
-
-
-def _read_results(query: Query, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-    return [row[query.column] if query.column else intent_of_row(row) for row in rows]
 
 
 @cache
@@ -177,4 +172,4 @@ def _grouped_statement(statement: str) -> str:
 
 
 def _refuse_connection(rule: str) -> ConfigurationError:
-    return ConfigurationError(f"connection must be {rule}", field="connection")
+    return invalid_setting("connection", f"must be {rule}")

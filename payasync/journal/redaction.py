@@ -10,7 +10,7 @@ from attrs import frozen
 from payasync.journal.drafts import CUSTOMER
 from payasync.journal.intents import Outcome, from_attributes
 from payasync.profile.schema import AnswerShape
-from payasync.profile.signed_fields import join_path
+from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, join_path
 from payasync.profile.wire_names import SIGNING
 from payasync.signing.templates import parts_of
 from payasync.strict_json import ABSENT, at, dumps, paths_of
@@ -22,15 +22,7 @@ SHORTEST_PART: Final = 6
 SMALLEST_NUMBER: Final = 10**6
 """From here on a number may identify a customer. A smaller one may be an amount."""
 
-OWN: Final = (
-    "payment_id",
-    "payment_status",
-    "redirect_url",
-    "order_status",
-    "refund_status",
-    "subscription_id",
-    "subscription_status",
-)
+OWN: Final = (*STATE_KEYS, *OWN_KEYS)
 """What the profile locates in a response is the service's own, even if it looks like a customer's detail."""
 _SCALAR: Final = (str, int)
 """A union would be made anew for each value."""

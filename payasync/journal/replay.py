@@ -1,7 +1,7 @@
 """What a caller gets if the journal knows the write already: the recorded response, or why nothing is sent."""
 
 import shlex
-from typing import Final
+from typing import Any, Final
 
 from multidict import CIMultiDict
 
@@ -32,14 +32,10 @@ def recorded_reply(intent: Intent) -> Reply:
 def conflict_error(intent: Intent) -> IntentConflictError:
     """Return why a request is neither sent nor stored: its key stands for another intent."""
     keys = [f"intent {intent.intent!r}" if intent.intent else "", f"number {intent.reference}" if intent.number else ""]
-    return IntentConflictError(
-        f"{' and '.join(filter(None, keys))} belongs to another request: intent {intent.id} in the journal. Give "
-        "this request another number or intent, or repeat the earlier one unchanged",
-        operation=intent.operation,
-        reference=intent.reference,
-        reason="the same key was used before for a different request",
-        intent_id=intent.id,
-    )
+    why = f"{' and '.join(filter(None, keys))} belongs to another request: intent {intent.id} in the journal"
+    advice = "Give this request another number or intent, or repeat the earlier one unchanged"
+    reason = "the same key was used before for a different request"
+    return IntentConflictError(f"{why}. {advice}", **_about(intent), reason=reason)
 
 
 def refusal_error(begun: BeginResult) -> PayasyncError:
@@ -50,15 +46,9 @@ def refusal_error(begun: BeginResult) -> PayasyncError:
     reason = intent.damaged or intent.reason or "an earlier attempt has no recognised response"
     if begun.step is Step.WAIT:
         reason = BEING_SENT if intent.state == "sending" else TAKEN_OVER
-    return OutcomeUnknownError(
-        f"intent {intent.id} in the journal is {intent.state}: {reason}; {_next_step(intent)}",
-        operation=intent.operation,
-        reference=intent.reference,
-        reason=reason,
-        intent_id=intent.id,
-        asked=asked_for(intent),
-        used_before=intent.answered,
-    )
+    why = f"intent {intent.id} in the journal is {intent.state}: {reason}; {_next_step(intent)}"
+    asked = asked_for(intent)
+    return OutcomeUnknownError(why, **_about(intent), reason=reason, asked=asked, used_before=intent.answered)
 
 
 def lost_lease_error(intent: Intent, error: PayasyncError) -> OutcomeUnknownError:
@@ -71,13 +61,16 @@ def lost_lease_error(intent: Intent, error: PayasyncError) -> OutcomeUnknownErro
     return OutcomeUnknownError(
         f"this call sent nothing, but its lease on intent {intent.id} in the journal is over, and another process "
         "may have sent it. Ask for its state, or repeat the call: the journal then decides. Do not use a new number",
-        operation=intent.operation,
-        reference=intent.reference,
+        **_about(intent),
         attempts=error.attempts,
         reason=TAKEN_OVER,
-        intent_id=intent.id,
         asked=asked_for(intent),
     )
+
+
+def _about(intent: Intent) -> dict[str, Any]:
+    """Return what an error says of the intent that it is about."""
+    return {"operation": intent.operation, "reference": intent.reference, "intent_id": intent.id}
 
 
 def _next_step(intent: Intent) -> str:

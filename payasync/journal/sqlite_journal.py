@@ -18,7 +18,7 @@ from payasync.journal.drafts import Keep
 from payasync.journal.journal import Journal
 from payasync.journal.rows import COLUMNS, TEXTS, intent_of_row, with_columns
 from payasync.journal.transactions import ADD, GROUPED, Query, Transaction, Write, run_transaction
-from payasync.settings import check_function
+from payasync.settings import check_function, invalid_setting
 from payasync.storage import Present, Schema, Upgrade, read_migrations
 from payasync.storage.sqlite import MARKS, SqliteFile, utc_moment
 from payasync.storage.sqlite_statement import binding, execute, execute_bound, names_in, picker, to_sqlite, with_indexes
@@ -206,17 +206,13 @@ class SqliteJournal(Journal):
         if not connection.in_transaction:
             await _fetch_rows(connection, _CHANGE_NOTHING)
         if not connection.in_transaction:
-            raise ConfigurationError(
-                "connection must be in a transaction, and this one commits each statement by itself: execute BEGIN "
-                "first, or connect without isolation_level=None and autocommit=True",
-                field="connection",
-            )
+            why = "must be in a transaction, and this one commits each statement by itself"
+            advice = "execute BEGIN first, or connect without isolation_level=None and autocommit=True"
+            raise invalid_setting("connection", f"{why}: {advice}")
 
     def _refuse_connection(self, other: str) -> ConfigurationError:
-        return ConfigurationError(
-            f"connection must be one of sqlite3 or aiosqlite to the journal's own file, {self._place!r}, not {other}",
-            field="connection",
-        )
+        rule = f"must be one of sqlite3 or aiosqlite to the journal's own file, {self._place!r}"
+        return invalid_setting("connection", f"{rule}, not {other}")
 
 
 def _is_same_file(first: str, second: str) -> bool:
@@ -310,7 +306,10 @@ def _execute_together(
     """
     ids: Sequence[int]
     if statement == ADD:
-        ids = _next_ids(db, len(rows))
+        # The next numbers of intents, none of which was given before.
+        found = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'payasync_intents'").fetchone()
+        last = found[0] if found else 0
+        ids = range(last + 1, last + 1 + len(rows))
         kinds, rows = (int, *kinds), [(own_id, *row) for own_id, row in zip(ids, rows, strict=True)]
     else:
         ids = [write.values["id"] for write in writes]
@@ -323,13 +322,6 @@ def _execute_together(
         db.execute("ROLLBACK TO together")
     db.execute("RELEASE together")
     return ids if done else None
-
-
-def _next_ids(db: sqlite3.Connection, count: int) -> range:
-    """Return the next numbers of intents, none of which was given before."""
-    found = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'payasync_intents'").fetchone()
-    last = found[0] if found else 0
-    return range(last + 1, last + 1 + count)
 
 
 async def _fetch_rows(connection: Any, statement: str, values: Mapping[str, Any] | None = None) -> tuple[Any, Any]:

@@ -130,14 +130,12 @@ class Ingest:
         Raises:
             InvalidArgumentError: `raw` is not bytes.
         """
-        body = copy_body(raw)
-        if len(body) > self._max_bytes:
-            self._report_refusal("too_large", f"its body is longer than max_bytes, {self._max_bytes}")
+        body, limit = copy_body(raw), self._max_bytes
+        if len(body) > limit:
+            self._report_refusal("too_large", f"its body is longer than max_bytes, {limit}")
             return IngestResult(self._too_large)
         try:
-            notification = self._verification.verify(
-                body, headers, now=self._clock(), kind=kind, max_bytes=self._max_bytes
-            )
+            notification = self._verification.verify(body, headers, now=self._clock(), kind=kind, max_bytes=limit)
         except (InvalidSignatureError, InvalidArgumentError) as error:
             if isinstance(error, InvalidSignatureError):
                 self._report_refusal("signature", f"{error.field} {error.reason}")
@@ -201,10 +199,9 @@ def _build_answer(which: str, status: int, body: str) -> Answer:
     if not body:
         return Answer(status)
     if status in BODILESS:
-        raise ConfigurationError(
-            f"notification.{which}_body: no body goes with the HTTP status {status}. Change one of the two",
-            field=f"notification.{which}_body",
-        )
+        key = f"notification.{which}_body"
+        why = f"{key}: no body goes with the HTTP status {status}. Change one of the two"
+        raise ConfigurationError(why, field=key)
     is_json = loads(body.encode()) is not ABSENT
     return Answer(status, body, {"Content-Type": "application/json" if is_json else "text/plain; charset=utf-8"})
 

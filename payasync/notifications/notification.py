@@ -15,7 +15,7 @@ from attrs import field, fields, frozen
 from multidict import CIMultiDict
 
 from payasync.endpoints import QUERY_ORDER, QUERY_REFUND
-from payasync.errors import ConfigurationError, InvalidArgumentError, frameless, frameless_async
+from payasync.errors import InvalidArgumentError, frameless, frameless_async
 from payasync.middleware.verify import read_as_signed
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, STANDARD_WEBHOOKS, Kind, NotificationShape
@@ -24,6 +24,7 @@ from payasync.profile.wire_names import NONCE, arguments_of, names_of, unaskable
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
+from payasync.settings import invalid_setting
 from payasync.strict_json import ABSENT, MAX_DEPTH, LongInteger, at, loads_exact
 from payasync.wire.request import Request
 from payasync.wire.response import Response
@@ -143,11 +144,8 @@ class Notification:
         """
         session = session or self._session
         if session is None:
-            raise ConfigurationError(
-                "session is missing: a notification is confirmed by a query. "
-                "Give Receiver(session=...), or confirm(session=...)",
-                field="session",
-            )
+            why = "is missing: a notification is confirmed by a query"
+            raise invalid_setting("session", f"{why}. Give Receiver(session=...), or confirm(session=...)")
         return await session.send(self.inquiry())
 
     def inquiry(self) -> Request[Response]:
@@ -313,7 +311,8 @@ def read_document(
     shape, coverage = profile.notification, notification_coverage(profile)
     read = coverage.read(document) if coverage else document
     data = at(read, shape.data, read)
-    event = _find_event(shape, document, headers)
+    name = headers.get(shape.kind_header) if shape.kind_header else at(document, shape.kind, None)
+    event = name if isinstance(name, str) else None
     found = _find_kind(shape, event, data, kind)
     paths = own_number_paths(shape, found)
     if identity is None:
@@ -342,12 +341,6 @@ def read_document(
         asks_with_order=any(each.name == "out_trade_no" for each in arguments_of(profile, QUERY_REFUND.name)),
         unaskable=str(unaskable(profile, _ASKED.get(found, "")) or ""),
     )
-
-
-def _find_event(shape: NotificationShape, document: Any, headers: Mapping[str, str]) -> str | None:
-    """Return the service's name of the event."""
-    name = headers.get(shape.kind_header) if shape.kind_header else at(document, shape.kind, None)
-    return name if isinstance(name, str) else None
 
 
 def _covers_event(shape: NotificationShape, coverage: SignedFields | None) -> bool:

@@ -5,20 +5,19 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from attrs import field, frozen
 
 from payasync.credentials import Credentials
-from payasync.errors import ConfigurationError, InvalidArgumentError, SessionClosedError, frameless_async
+from payasync.errors import InvalidArgumentError, SessionClosedError, frameless_async
 from payasync.notifications.dispatcher import Dispatcher
 from payasync.notifications.handler_transaction import Begin, check_all
 from payasync.notifications.inbox import REPLAYABLE, Inbox, InboxEvent, StateName, state_of_name
 from payasync.notifications.ingest import MAX_WAITING, Answer, Ingest, Refusal, build_received
 from payasync.notifications.notification import MAX_BYTES, Headers, Raw, parse_event
 from payasync.notifications.transitions import ATTEMPTS, Confirmer, QueryLimiter, draw_upper_half, hold_refund
-from payasync.notifications.verification import Verification, Verifier, verification_of
+from payasync.notifications.verification import Verifier, verification_of
 from payasync.notifications.web_adapters import AsgiApplication, answer_aiohttp
 from payasync.notifications.worker import (
     Expect,
@@ -33,7 +32,7 @@ from payasync.notifications.worker import (
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, Kind
 from payasync.session import Session
-from payasync.settings import Pace, check_function, check_types, is_number, must_be
+from payasync.settings import Pace, check_function, check_types, invalid_setting, is_number, must_be
 from payasync.wire.validators import invalid_argument
 
 if TYPE_CHECKING:
@@ -61,10 +60,7 @@ def _choose_service(
         credentials = session.credentials if credentials is None else credentials
     if profile is None or credentials is None:
         name = "credentials" if profile else "profile"
-        raise ConfigurationError(
-            f"{name} is missing: give Receiver(session=...), which has both, or give both of them",
-            field=name,
-        )
+        raise invalid_setting(name, "is missing: give Receiver(session=...), which has both, or give both of them")
     _check_type("profile", profile, right=isinstance(profile, Profile))
     _check_type("credentials", credentials, right=isinstance(credentials, Credentials))
     return profile, credentials
@@ -73,16 +69,7 @@ def _choose_service(
 def _check_type(name: str, value: object, *, right: bool) -> None:
     if not right:
         what = f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__}"
-        raise ConfigurationError(f"{name} must be {_TYPES[name]}, not {what}", field=name)
-
-
-def _check_session(session: Session | None, verification: Verification) -> None:
-    if session is None and not verification.proves:
-        raise ConfigurationError(
-            "session is missing: the profile says that notifications are not signed, so each must be confirmed "
-            "by a query. Give Receiver(session=...)",
-            field="session",
-        )
+        raise invalid_setting(name, f"must be {_TYPES[name]}, not {what}")
 
 
 _LONGEST: Final = timedelta(days=36_500)
@@ -193,7 +180,9 @@ class Receiver:
         _check_type("inbox", inbox, right=hasattr(inbox, "claim") and not isinstance(inbox, type))
         profile, credentials = _choose_service(session, profile, credentials)
         verification = verification_of(profile, credentials, verifier)
-        _check_session(session, verification)
+        if session is None and not verification.proves:
+            why = "is missing: the profile says that notifications are not signed, so each must be confirmed by a query"
+            raise invalid_setting("session", f"{why}. Give Receiver(session=...)")
         check_expect(expect)
         if on_refused is not None:
             check_function("on_refused", on_refused)
@@ -417,7 +406,5 @@ class Receiver:
         self._dispatcher().wake()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.aclose()

@@ -37,7 +37,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.schema import STANDARD_WEBHOOKS, NotificationShape, SignedHeader
 from payasync.profile.signed_fields import join_path, notification_coverage
 from payasync.profile.wire_names import COMPARED
-from payasync.settings import not_configured
+from payasync.settings import invalid_setting, not_configured
 from payasync.signing.schemes import Keyed, SignatureScheme, SortedPairs
 from payasync.signing.templates import parse_time, values_at
 from payasync.strict_json import at
@@ -150,17 +150,11 @@ def check_secrets(keys: Iterable[Secret]) -> None:
     number = 0
     for number, key in enumerate(keys, start=1):
         if len(_decode_key(key)) < _MIN_KEY_BYTES:
-            raise ConfigurationError(
-                f"{_KEYS}: key {number} must be {_PREFIX} and base64 of {_MIN_KEY_BYTES} bytes or more, whole as the "
-                "service shows it",
-                field=_KEYS,
-            )
+            rule = f"{_PREFIX} and base64 of {_MIN_KEY_BYTES} bytes or more, whole as the service shows it"
+            raise ConfigurationError(f"{_KEYS}: key {number} must be {rule}", field=_KEYS)
     if not number:
-        raise ConfigurationError(
-            f"{_KEYS} is empty (PAYASYNC_NOTIFICATION_KEYS in the environment): the profile says that notifications "
-            "are signed by Standard Webhooks, and they are verified with it",
-            field=_KEYS,
-        )
+        why = "the profile says that notifications are signed by Standard Webhooks, and they are verified with it"
+        raise invalid_setting(_KEYS, f"is empty (PAYASYNC_NOTIFICATION_KEYS in the environment): {why}")
 
 
 def _get_header(headers: MultiMapping[str], name: str, form: re.Pattern[str] | None = None, wanted: str = "") -> str:
@@ -331,11 +325,8 @@ class CustomVerification(Verification):
     def __attrs_post_init__(self) -> None:
         called = getattr(type(self.verifier), "__call__", None)  # noqa: B004 - of an object with such a method
         if not callable(self.verifier) or iscoroutinefunction(self.verifier) or iscoroutinefunction(called):
-            raise ConfigurationError(
-                "verifier must be a plain function of the body and the headers, not a coroutine function: "
-                "what it returns is not awaited, and nothing would ever verify",
-                field="verifier",
-            )
+            rule = "must be a plain function of the body and the headers, not a coroutine function"
+            raise invalid_setting("verifier", f"{rule}: what it returns is not awaited, and nothing would ever verify")
 
     @property
     def checks(self) -> str:
@@ -424,9 +415,8 @@ class HeaderVerification(KeyedVerification):
             _check_time(names.timestamp, sent, shape, now)
         signatures = names.signatures(headers)[:MOST_SIGNATURES]
         if not signatures:
-            raise _error(
-                names.signature, f"has no {names.prefix!r}" if values_at(headers, names.signature) else MISSING
-            )
+            why = f"has no {names.prefix!r}" if values_at(headers, names.signature) else MISSING
+            raise _error(names.signature, why)
         if not any(self.scheme.verify_text(text, each, key=key) for key in self.keys for each in signatures):
             raise _error(names.signature, NOT_OF_THE_BODY)
 
@@ -557,18 +547,16 @@ def verification_of(profile: Profile, credentials: Credentials, verifier: Verifi
     """
     shape = profile.notification
     if verifier is not None:  # it covers every byte, not only what a signature in the body covers
-        whole = (
-            evolve(profile, notification=evolve(shape, verification="")) if notification_coverage(profile) else profile
-        )
-        return CustomVerification(whole, verifier)
+        if notification_coverage(profile):
+            profile = evolve(profile, notification=evolve(shape, verification=""))
+        return CustomVerification(profile, verifier)
     if shape.verification == "standard-webhooks":
         return WebhookVerification(profile, credentials.notification_keys, None)
     if shape.verification in {"body", "header"}:
         return _keyed_verification(profile, credentials)
     if not shape.verification:
-        raise not_configured(
-            "notification.verification", "how notifications are signed: body, header, standard-webhooks, or none"
-        )
+        how = "how notifications are signed: body, header, standard-webhooks, or none"
+        raise not_configured("notification.verification", how)
     return Verification(profile)
 
 

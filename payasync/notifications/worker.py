@@ -159,22 +159,18 @@ def build_handler(
     if not isinstance(unverified, bool):
         raise ConfigurationError(f"unverified must be True or False, not {unverified!r}", field="unverified")
     if unverified and kind in CONFIRMABLE:
-        raise ConfigurationError(
-            f"unverified: {PLURALS[kind]} that are not signed are confirmed by a query. "
-            "Leave unverified out: it is only for subscriptions, which no query confirms",
-            field="unverified",
-        )
+        why = f"unverified: {PLURALS[kind]} that are not signed are confirmed by a query"
+        advice = "Leave unverified out: it is only for subscriptions, which no query confirms"
+        raise ConfigurationError(f"{why}. {advice}", field="unverified")
     check_callable("transaction", transaction, 0, "is called without arguments", "be")
     check_expect(expect)
     called = getattr(type(function), "__call__", None)  # noqa: B004 - of an object with such a method
     if not iscoroutinefunction(function) and not iscoroutinefunction(called):
         raise ConfigurationError(f"a handler must be an async def function, not {function!r}", field="handler")
     if not _takes(function, 1 if transaction is None else 2):
-        raise ConfigurationError(
-            "a handler takes a notification, and with transaction= a connection: "
-            f"{_get_name(function)} cannot be called with {'that alone' if transaction is None else 'these two'}",
-            field="handler",
-        )
+        rule = "a handler takes a notification, and with transaction= a connection"
+        wrong = f"cannot be called with {'that alone' if transaction is None else 'these two'}"
+        raise ConfigurationError(f"{rule}: {_get_name(function)} {wrong}", field="handler")
     if name is not None and (not isinstance(name, str) or name.split() != [name]):
         raise ConfigurationError(f"name must be a word, such as 'credit', not {name!r}", field="name")
     return Handler(
@@ -237,11 +233,9 @@ def check_distinct(handler: Handler, others: Iterable[Handler]) -> None:
     for other in others:
         overlapping = ANY in {handler.kind, other.kind} or handler.kind == other.kind
         if handler.name == other.name and (overlapping or handler.function is not other.function):
-            raise ConfigurationError(
-                f"two handlers are named {handler.name}: an event that one has handled would count as "
-                "handled by the other. Give one of them another name: on(..., name=...)",
-                field="name",
-            )
+            why = "an event that one has handled would count as handled by the other"
+            advice = "Give one of them another name: on(..., name=...)"
+            raise ConfigurationError(f"two handlers are named {handler.name}: {why}. {advice}", field="name")
 
 
 def select_handlers(handlers: Sequence[Handler], notification: Notification) -> tuple[Handler, ...] | Transition:
@@ -283,9 +277,9 @@ class Worker:
         """Handle a claimed event, and return its next state, which `store` stores."""
         event = claim.event
         try:
-            return limit_interruptions(event.attempts, event.failures) or limit_failures(
-                await self._dispatch(claim), event.failures + 1, self.limits.attempts
-            )
+            if stopped := limit_interruptions(event.attempts, event.failures):
+                return stopped
+            return limit_failures(await self._dispatch(claim), event.failures + 1, self.limits.attempts)
         except asyncio.CancelledError:
             await self.inbox.finish(claim, "pending", INTERRUPTED)
             raise

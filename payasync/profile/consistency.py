@@ -141,11 +141,8 @@ def _check_scheme(profile: "Profile") -> None:
             why = f"needs a signature that verifies fields; {type(scheme).__name__} signs the text of a whole request"
             raise invalid_setting(point, why)
     if verify is not None and any(map(iscoroutinefunction, (verify, type(verify).__call__))):
-        raise ConfigurationError(
-            "signature.verify must be a plain function, not a coroutine function, because nothing awaits it. "
-            "Only signature.sign may be one",
-            field="signature",
-        )
+        why = "signature.verify must be a plain function, not a coroutine function, because nothing awaits it"
+        raise ConfigurationError(f"{why}. Only signature.sign may be one", field="signature")
 
 
 def _check_names_in_scheme(profile: "Profile") -> None:
@@ -476,11 +473,8 @@ def _check_refusal(shape: NotificationShape) -> None:
     yes, no = shape.ack_status, shape.refusal_status
     alike = yes == no or (yes is not None and yes // 100 == no // 100 == 2)  # noqa: PLR2004 - as HTTP has it
     if alike and shape.ack_body == shape.nack_body:
-        why = (
-            f"is {no}, and nack_body equals ack_body: the service could not tell a refusal from ack_status {yes}. "
-            "Change one of the two, or nack_body"
-        )
-        raise invalid_setting("notification.nack_status", why)
+        why = f"is {no}, and nack_body equals ack_body: the service could not tell a refusal from ack_status {yes}"
+        raise invalid_setting("notification.nack_status", f"{why}. Change one of the two, or nack_body")
 
 
 def _check_answer_header(profile: "Profile") -> None:
@@ -507,9 +501,8 @@ def _check_signed_header(
         what = 'algorithm "md5"' if isinstance(scheme, Keyed) else "a scheme of your own"
         why = f"must not be given with {what}, which has no key for a text. Give another signature.algorithm"
         raise invalid_setting(key, f"{why}, or Receiver(verifier=...) in its place" if "notification" in key else why)
-    check_template(
-        f"{key}.text", header.text, ("timestamp", "nonce", "merchant_id", "body", *of_request), needed=("body",)
-    )
+    allowed = ("timestamp", "nonce", "merchant_id", "body", *of_request)
+    check_template(f"{key}.text", header.text, allowed, needed=("body",))
     for name in ("timestamp", "nonce"):
         if bool(getattr(header, name)) != (name in names_in(header.text)):
             why = f"and {{{name}}} in {key}.text belong together: give both, or neither"

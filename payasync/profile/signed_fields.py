@@ -284,9 +284,8 @@ def state_paths(profile: "Profile") -> list[tuple[str, str]]:
     things = ("order", "payment", "refund", "subscription")
     paths = {thing: getattr(profile.answer, f"{thing}_status") for thing in things}
     known = {thing: path for thing, path in paths.items() if path and getattr(profile.states, thing)}
-    return [
-        (thing, join_path(place, path)) for place in (profile.notification.data, "") for thing, path in known.items()
-    ]
+    places = profile.notification.data, ""
+    return [(thing, join_path(place, path)) for place in places for thing, path in known.items()]
 
 
 def shares_key(profile: "Profile", credentials: "Credentials") -> bool:

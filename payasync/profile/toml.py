@@ -129,10 +129,8 @@ def _family_of(path: str, given: object) -> tuple[type, object]:
     for other, kind in _FAMILIES.items():
         mine, others = ({each.name for each in fields(each)} for each in (_FAMILIES[family], kind))
         for name in options.keys() & (others - mine):
-            why = (
-                f"is of the family {other!r}, and signature.family is {family!r}; allowed are {', '.join(sorted(mine))}"
-            )
-            raise invalid_setting(f"{path}.{name}", why)
+            why = f"is of the family {other!r}, and signature.family is {family!r}"
+            raise invalid_setting(f"{path}.{name}", f"{why}; allowed are {', '.join(sorted(mine))}")
     return _FAMILIES[family], options
 
 

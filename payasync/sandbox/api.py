@@ -99,7 +99,11 @@ class Api:
             return []
 
         async def handler(request: web.Request) -> web.StreamResponse:
-            return await self._handle(await self._meant(sharing, request), request)
+            for meant in sharing if len(sharing) > 1 else ():
+                received, _ = await self._receive(meant, request)
+                if not isinstance(received, RefusedError) and self._dialect.is_meant(meant, received):
+                    return await self._handle(meant, request)
+            return await self._handle(sharing[0], request)  # if it fits none of them
 
         names, paths = self._dialect.names, [operation.path]
         if operation.place == "path":
@@ -134,14 +138,6 @@ class Api:
             ended = _describe_commit(committed[0], known_facts(request)) if committed else ""
             add_facts(request, outcome=", ".join(filter(None, (sent_code, ended))))
         return answer
-
-    async def _meant(self, sharing: list[Operation], request: web.Request) -> Operation:
-        """Return which of the operations at an address a request means; the first, if it fits none of them."""
-        for operation in sharing if len(sharing) > 1 else ():
-            received, _ = await self._receive(operation, request)
-            if not isinstance(received, RefusedError) and self._dialect.is_meant(operation, received):
-                return operation
-        return sharing[0]
 
     async def _receive(self, operation: Operation, request: web.Request) -> tuple[Received, frozenset[str]]:
         """Return a request's fields, and the numbers that it names, for faults that wait for a number."""

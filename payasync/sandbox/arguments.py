@@ -136,27 +136,19 @@ def check_flag(value: object) -> bool:
     return _FLAGS[value]
 
 
-SORTS: Final[Mapping[str, Sort]] = {
-    "amount": "amount",
-    "total_amt": "amount",
-    "refund_amt": "amount",
-    "currency": "currency",
-    "subject": "text",
-    "body": "text",
-    "description": "text",
-    "refund_desc": "text",
-    "scene_type": "word",
-    "out_trade_no": "identifier",
-    "out_refund_no": "identifier",
-    "identifier": "identifier",
-    "subscription_id": "identifier",
-    "notify_url": "url",
-    "return_url": "url",
-    "frequency": "frequency",
-    "start_date": "date",
-    "customer": "customer",
-    "at_period_end": "flag",
+_OF_SORT: Final[Mapping[Sort, tuple[str, ...]]] = {
+    "amount": ("amount", "total_amt", "refund_amt"),
+    "text": ("subject", "body", "description", "refund_desc"),
+    "currency": ("currency",),
+    "word": ("scene_type",),
+    "identifier": ("out_trade_no", "out_refund_no", "identifier", "subscription_id"),
+    "url": ("notify_url", "return_url"),
+    "date": ("start_date",),
+    "customer": ("customer",),
+    "frequency": ("frequency",),
+    "flag": ("at_period_end",),
 }
+SORTS: Final[Mapping[str, Sort]] = {name: sort for sort, names in _OF_SORT.items() for name in names}
 """What each argument must be."""
 
 _ADDED: Final[Mapping[str, tuple[Argument, ...]]] = {

@@ -108,9 +108,8 @@ class Report:
         return len(self.happened)
 
     def __str__(self) -> str:
-        return "\n".join(
-            [f"{format_instant(self.since)} to {format_instant(self.until)}: {len(self)} fell due", *map(str, self)]
-        )
+        first = f"{format_instant(self.since)} to {format_instant(self.until)}: {len(self)} fell due"
+        return "\n".join([first, *map(str, self)])
 
 
 class Clock:

@@ -180,9 +180,8 @@ class Factories:
         for name, value in given.items():
             if name not in _PLACED:
                 raise invalid_argument(name, f"left out: there are {', '.join(_PLACED)}", value)
-        return self._service.place_order(
-            **{name: self._checked(name, value) for name, value in given.items() if value is not None}
-        )
+        checked = {name: self._checked(name, value) for name, value in given.items() if value is not None}
+        return self._service.place_order(**checked)
 
     def _checked(self, name: str, value: object) -> Any:
         try:
@@ -304,7 +303,11 @@ class Customer:
         address = self._numbers.find("redirect_url", named if readable else getattr(named, "redirect_url", None)) or ""
         if "://" in address:
             # A sandbox that was started again has another port, and knows the token.
-            order = self._store.find(Order, token=address.rpartition(f"{GATEWAY}/")[2]) or self._find_in(address)
+            parts = [unquote(part) for part in _BETWEEN_PARTS.split(address) if part]
+            # An address that the profile's template made may have numbers, too: the token goes before them.
+            tokens = address.rpartition(f"{GATEWAY}/")[2], *parts
+            found = chain((self._store.find(Order, token=each) for each in tokens), map(self._store.order_named, parts))
+            order = next(filter(None, found), None)
         else:
             # A journal records the service's own number, and not the merchant's.
             number = self._numbers.find("out_trade_no", named) or self._numbers.find("payment_id", named)
@@ -312,12 +315,6 @@ class Customer:
         if order is None:
             raise invalid_argument("order", _PAYABLE, named, instead="give the number, such as order.out_trade_no")
         return order
-
-    def _find_in(self, address: str) -> Order | None:
-        """Return the order of an address that the profile's template made: the token goes before numbers in it."""
-        parts = [unquote(part) for part in _BETWEEN_PARTS.split(address) if part]
-        found = chain((self._store.find(Order, token=part) for part in parts), map(self._store.order_named, parts))
-        return next(filter(None, found), None)
 
 
 T = TypeVar("T")

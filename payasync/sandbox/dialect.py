@@ -201,9 +201,7 @@ class WireNames:
             }
             for operation, arguments in ARGUMENTS.items()
         }
-        self.constants: Final[Mapping[str, Mapping[str, Any]]] = {
-            operation: self._constants_of(operation) for operation in ARGUMENTS
-        }
+        self.constants: Final[Mapping[str, Mapping[str, Any]]] = {each: self._constants_of(each) for each in ARGUMENTS}
 
     def _constants_of(self, operation: str) -> dict[str, Any]:
         arguments, constants = self.arguments[operation], self.profile.constants
@@ -386,9 +384,8 @@ def _fill_answer(given: AnswerShape) -> AnswerShape:
         unanswered.remove("redirect_url")
     own: dict[str, Any] = {name: getattr(PROFILE.answer, name) for name in unanswered}
     filled = evolve(given, ok=given.ok or PROFILE.answer.ok, **own)
-    left_out: dict[str, Any] = {
-        name: "" for name in unanswered if any(_would_overwrite(filled, name, other) for other in answered)
-    }
+    colliding = [name for name in unanswered if any(_would_overwrite(filled, name, other) for other in answered)]
+    left_out: dict[str, Any] = dict.fromkeys(colliding, "")
     return evolve(filled, **left_out)
 
 
@@ -403,10 +400,8 @@ def _would_overwrite(answer: AnswerShape, one: str, other: str) -> bool:
 def _fill_notification(given: NotificationShape) -> NotificationShape:
     """Return a shape with its open points filled; if the profile says how it is verified, empty means absent."""
     if not given.verification:
-        own = PROFILE.notification
-        return evolve(
-            given, **{name: getattr(own, name) for name in fields_dict(NotificationShape) if not getattr(given, name)}
-        )
+        unanswered = [name for name in fields_dict(NotificationShape) if not getattr(given, name)]
+        return evolve(given, **{name: getattr(PROFILE.notification, name) for name in unanswered})
     if given.verification == "body" and not given.signature:
         return evolve(given, signature=join_path(given.data, SIGN))
     return given
@@ -419,7 +414,6 @@ _NUMBERED: Final = frozenset({PLACE_ORDER.name, CREATE_REFUND.name})
 """The operations that can be refused because of a used number."""
 _MAKE: Final = frozenset({CREATE_PAYMENT.name, PLACE_ORDER.name, CREATE_SUBSCRIPTION.name})
 """The operations that name nothing that could be absent."""
-_NUMBERS: Final = frozenset({"out_trade_no", "out_refund_no", "identifier", "subscription_id"})
 
 Failures = Literal["", "status", "200"]
 """How refusals are sent: by the HTTP status, or inside HTTP 200; empty: as the profile suggests."""
@@ -675,7 +669,7 @@ class Dialect:
         """Return the valid numbers by which a request names orders, refunds and subscriptions, by our names."""
         found: dict[str, str] = {}
         for name, argument in self.names.arguments[operation.name].items():
-            if argument.name in _NUMBERS and at(fields, name) is not ABSENT:
+            if SORTS[argument.name] == "identifier" and at(fields, name) is not ABSENT:
                 with suppress(RefusedError):
                     found[argument.name] = self._checked(name, "identifier", fields)
         return found
@@ -766,33 +760,28 @@ def _check_addresses(names: WireNames) -> None:
                 break
             if not names.differ(operation.name, other.name):
                 given = operation.name if operation.name in names.profile.endpoints else other.name
-                why = (
-                    f"gives {other.name} and {operation.name} one address, {operation.method} {operation.path}, and "
-                    "the sandbox could not tell their requests apart: give one of them another method or path, or each "
-                    "its own value of a constant"
-                )
-                raise ConfigurationError(f'endpoints."{given}" {why}', field=f"endpoints.{given}")
+                both = f"{other.name} and {operation.name} one address, {operation.method} {operation.path}"
+                why = f"gives {both}, and the sandbox could not tell their requests apart"
+                advice = "give one of them another method or path, or each its own value of a constant"
+                raise ConfigurationError(f'endpoints."{given}" {why}: {advice}', field=f"endpoints.{given}")
 
 
 def _check_codes(names: WireNames) -> None:
     """Refuse a profile without a code for a refusal that the sandbox would send inside HTTP 200."""
     profile = names.profile
     if not (profile.answer.code or profile.answer.message):
-        raise invalid_setting(
-            "answer.code",
-            "or answer.message must be given, because the sandbox sends refusals inside HTTP 200. Else a session reads "
-            'them as successes. Give one, or set sandbox.failures to "status"',
-        )
+        why = "or answer.message must be given, because the sandbox sends refusals inside HTTP 200"
+        advice = 'Give one, or set sandbox.failures to "status"'
+        raise invalid_setting("answer.code", f"{why}. Else a session reads them as successes. {advice}")
     never = set() if profile.signed else {"bad_signature", "nonce_used"}
     if not (profile.bearer or profile.merchant):
         never.add("unauthenticated")
     needed: list[Why] = [why for why, status in STATUSES.items() if status in INSIDE and why not in never]
     if missing := [f"sandbox.codes.{why}" for why in needed if not _has_code(names, why)]:
-        raise ConfigurationError(
-            f"the sandbox needs {', '.join(missing)}, because it sends refusals inside HTTP 200, where only a code "
-            'tells them from a success. Give your service\'s codes, or set sandbox.failures to "status"',
-            field=missing[0],
-        )
+        why = "it sends refusals inside HTTP 200, where only a code tells them from a success"
+        advice = 'Give your service\'s codes, or set sandbox.failures to "status"'
+        needs = f"the sandbox needs {', '.join(missing)}"
+        raise ConfigurationError(f"{needs}, because {why}. {advice}", field=missing[0])
 
 
 def _has_code(names: WireNames, why: Why) -> bool:

@@ -40,7 +40,6 @@ _TYPES: Final[Mapping[type, str]] = {
     int: "integer",
     float: "number",
     bool: "boolean",
-    list: "array",
     type(None): "null",
 }
 _STATES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -235,9 +234,8 @@ def _add_alternative(first: dict[str, Any], other: Mapping[str, Any]) -> None:
     for key, each in (sides[1] | sides[0]).items():
         found = [side[key] for side in sides if key in side]
         required = len(found) == len(sides) and all(one["required"] for one in found)
-        first["parameters"].append(
-            {**each, "required": required, "schema": {"anyOf": [one["schema"] for one in found]}}
-        )
+        schema = {"anyOf": [one["schema"] for one in found]}
+        first["parameters"].append({**each, "required": required, "schema": schema})
     for path in ("requestBody", "responses.200", "responses.default"):
         media, its = (at(side, f"{path}.content.application/json", None) for side in (first, other))
         if media and its:
@@ -350,13 +348,8 @@ def _describe_responses(dialect: Dialect, operation: Operation) -> dict[str, Any
     default = {"description": _REFUSED, "headers": headers, "content": refused}
     if "*" in dialect.names.profile.sandbox.omits.get(operation.name, ()):
         return {"204": {"description": "Done.", "headers": headers}, "default": default}
-    inside = dialect.failures_inside
-    done: Schema = {"oneOf": [success, refusal]} if inside else success
-    return {
-        "200": {
-            "description": "Done, or refused by its result code." if inside else "Done.",
-            "headers": headers,
-            "content": {"application/json": {"schema": done}},
-        },
-        "default": default,
-    }
+    words, schema = "Done.", success
+    if dialect.failures_inside:
+        words, schema = "Done, or refused by its result code.", {"oneOf": [success, refusal]}
+    done = {"description": words, "headers": headers, "content": {"application/json": {"schema": schema}}}
+    return {"200": done, "default": default}

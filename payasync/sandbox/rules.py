@@ -6,7 +6,6 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from attrs import evolve, frozen
 
-from payasync.errors import ConfigurationError
 from payasync.sandbox.model import (
     Decision,
     Event,
@@ -18,6 +17,7 @@ from payasync.sandbox.model import (
     Subscription,
     Why,
 )
+from payasync.settings import invalid_setting
 
 _DAYS: Final = {"daily": 1, "day": 1, "weekly": 7, "week": 7}
 _MONTHS: Final = {"monthly": 1, "month": 1, "quarterly": 3, "quarter": 3, "yearly": 12, "year": 12}
@@ -106,13 +106,11 @@ def refund_terms(refunds: RefundSetting = "succeed", repeated: RepeatedSetting =
         ConfigurationError: A setting is invalid.
     """
     if repeated not in get_args(RepeatedSetting):
-        raise ConfigurationError(
-            f'repeated_refunds must be "same" or "refused", not {repeated!r}', field="repeated_refunds"
-        )
+        raise invalid_setting("repeated_refunds", f'must be "same" or "refused", not {repeated!r}')
     after = refunds if isinstance(refunds, timedelta) else None
     if (after is not None and after <= timedelta()) or (after is None and refunds not in (*_ENDS, _MANUAL)):
         rule = f'"succeed", "fail", "{_MANUAL}", or a timedelta above 0'
-        raise ConfigurationError(f"refunds must be {rule}, not {refunds!r}", field="refunds")
+        raise invalid_setting("refunds", f"must be {rule}, not {refunds!r}")
     return RefundTerms(outcome=None if after else _ENDS.get(refunds), after=after, once=repeated == "refused")
 
 

@@ -2,7 +2,6 @@
 
 from contextlib import AsyncExitStack
 from os import PathLike
-from types import TracebackType
 from typing import Any, Final, Self
 
 from aiohttp import web
@@ -31,6 +30,7 @@ from payasync.sandbox.web.dashboard import Dashboard
 from payasync.sandbox.web.gateway import Gateway
 from payasync.sandbox.webhooks import Deliveries, outgoing_client
 from payasync.session import Session
+from payasync.settings import invalid_setting
 
 SHUTDOWN_SECONDS: Final = 1.0
 """How long a request in flight may take while the sandbox closes."""
@@ -340,9 +340,7 @@ class Sandbox:
     async def __aenter__(self) -> Self:
         return await self.start()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         await self.close()
         if kind is None:
             self.faults.check()
@@ -369,9 +367,7 @@ async def _mark(_request: web.Request, response: web.StreamResponse) -> None:
 def _checked_profile(profile: object) -> Profile:
     if isinstance(profile, Profile):
         return profile
-    raise ConfigurationError(
-        f"profile must be a Profile, such as Profile.from_file gives, not {profile!r}", field="profile"
-    )
+    raise invalid_setting("profile", f"must be a Profile, such as Profile.from_file gives, not {profile!r}")
 
 
 def _checked_webhook(url: str | None) -> str | None:

@@ -318,9 +318,8 @@ class Service:
         number = after.subscription_id
         if after.period > before.period:
             paid = not after.failures
-            self.store.add(
-                Charge(subscription_id=number, period=after.period, at=self.store.now(), amount=after.amount, paid=paid)
-            )
+            now = self.store.now()
+            self.store.add(Charge(subscription_id=number, period=after.period, at=now, amount=after.amount, paid=paid))
         due = after.start_date if after.state == "scheduled" else after.renews
         self.store.set_timer("renew", number, rules.midnight(due) if due else None)
 
@@ -332,17 +331,16 @@ class Service:
         """Put an event into the outbox, if there is one, an address for it, and the service sends it."""
         url, now = event and (event.url or self.webhook_url), self.store.now()
         if event and url and (body := self.dialect.build_notification(event, now)) is not None:
-            self.store.add(
-                Notification(
-                    notification_id=f"msg_{secrets.token_hex(12)}",
-                    event=f"{event.kind}.{event.name}",
-                    reference=event.subject.number,
-                    url=url,
-                    body=body,
-                    created=now,
-                    due=now,
-                )
+            notification = Notification(
+                notification_id=f"msg_{secrets.token_hex(12)}",
+                event=f"{event.kind}.{event.name}",
+                reference=event.subject.number,
+                url=url,
+                body=body,
+                created=now,
+                due=now,
             )
+            self.store.add(notification)
 
     def resend(self, notification_id: str) -> Notification:
         """Put a notification into the outbox once more, whatever its state, with all its redeliveries.
@@ -350,9 +348,8 @@ class Service:
         Raises:
             RefusedError: There is none.
         """
-        before = _required(
-            self.store.find(Notification, notification_id=notification_id), "notification", "notification_id"
-        )
+        found = self.store.find(Notification, notification_id=notification_id)
+        before = _required(found, "notification", "notification_id")
         again = evolve(before, state="waiting", due=self.store.now(), tries=0, resends=before.resends + 1)
         self.store.move(before, again)
         return again

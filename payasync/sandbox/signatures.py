@@ -69,9 +69,8 @@ def make_keys(profile: Profile, stored: StoredKey = lambda _name, draw: draw()) 
     """
     algorithm = profile.scheme.algorithm if isinstance(profile.scheme, Keyed) else ""
     if algorithm in ASYMMETRIC:
-        signing_key, service = (
-            stored(f"{whose}_key {algorithm}", lambda: new_private_key(algorithm)) for whose in ("signing", "service")
-        )
+        draw = functools.partial(new_private_key, algorithm)
+        signing_key, service = (stored(f"{whose}_key {algorithm}", draw) for whose in ("signing", "service"))
         verifying = public_key(service)
     else:
         signing_key = service = verifying = stored("signing_key", lambda: secrets.token_urlsafe(32))
@@ -128,10 +127,8 @@ def _cryptography(name: str) -> Any:
         return importlib.import_module(f"cryptography.hazmat.primitives.{name}")
     except ImportError:
         pass
-    raise ConfigurationError(
-        'the profile\'s signature.algorithm needs the cryptography package: pip install "payasync[rsa]"',
-        field="signature.algorithm",
-    )
+    why = 'the profile\'s signature.algorithm needs the cryptography package: pip install "payasync[rsa]"'
+    raise ConfigurationError(why, field="signature.algorithm")
 
 
 @define
@@ -327,12 +324,10 @@ class ServiceSigner:
             if table := {**dict.fromkeys(self._answer.must, "answer.must"), **constants}.get(error.field):
                 why = "stands in what the service signs, and signature.nested, booleans or numbers refuses its value"
                 raise invalid_setting(f"{table}.{error.field}", why) from None
-            raise ConfigurationError(
-                f"{point}: the object that holds {path} holds the object {join_path(above, error.field)}, too, and "
-                "signature.nested refuses to sign an object inside it. Set nested to json or omit, or move one of "
-                "the two",
-                field="signature.nested",
-            ) from None
+            both = f"{point}: the object that holds {path} holds the object {join_path(above, error.field)}, too"
+            why = f"{both}, and signature.nested refuses to sign an object inside it"
+            advice = "Set nested to json or omit, or move one of the two"
+            raise ConfigurationError(f"{why}. {advice}", field="signature.nested") from None
 
     async def sign_answer(self, outgoing: Outgoing, path: str, request: Mapping[str, str] | None = None) -> Outgoing:
         """Return a response with its signature, if the profile says that responses have one.

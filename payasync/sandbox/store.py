@@ -38,7 +38,7 @@ from payasync.sandbox.model import (
     to_micros,
 )
 from payasync.settings import DATABASE, check_private, new_private
-from payasync.storage import sqlite
+from payasync.storage import read_queries, sqlite
 
 T = TypeVar("T")
 MEMORY: Final = ":memory:"
@@ -69,6 +69,9 @@ _INSERTIONS: Final = {
     for kind, table in _TABLES.items()
     for names in ([name for name in _NAMES[kind] if name != "seq"],)
 }
+
+
+SQL: Final = read_queries("payasync.sandbox", "store")
 
 
 def _select(kind: type, columns: Iterable[str], by: str = "") -> str:
@@ -163,83 +166,48 @@ class Store:
 
     def refunded(self, out_trade_no: str) -> int:
         """Return the sum of an order's refunds that have succeeded."""
-        statement = """
-            SELECT coalesce(sum(refund_amt), 0) FROM refunds
-            WHERE out_trade_no = :out_trade_no AND state = 'succeeded'"""
-        return int(self._fetch(statement, out_trade_no=out_trade_no)[0][0])
+        return int(self._fetch(SQL["refunded"], out_trade_no=out_trade_no)[0][0])
 
     def set_timer(self, kind: TimerKind, reference: str, due: datetime | None) -> None:
         """Set the one timer of this kind, in place of what it was set to; `None` stops it."""
         if due is None:
-            statement = "DELETE FROM timers WHERE kind = :kind AND reference = :reference"
-            self._change(statement, kind=kind, reference=reference)
-            return
-        self._change(
-            """
-            INSERT INTO timers (due, kind, reference) VALUES (:due, :kind, :reference)
-            ON CONFLICT (kind, reference) DO UPDATE SET due = excluded.due""",
-            due=due,
-            kind=kind,
-            reference=reference,
-        )
+            self._change(SQL["stop_timer"], kind=kind, reference=reference)
+        else:
+            self._change(SQL["set_timer"], due=due, kind=kind, reference=reference)
 
     def next_timer(self) -> Timer | None:
         """Return the timer that falls due first."""
-        return self._first(Timer, "SELECT due, kind, reference FROM timers ORDER BY due, seq LIMIT 1")
+        return self._first(Timer, SQL["next_timer"])
 
     def time(self) -> tuple[datetime, datetime] | None:
         """Return the sandbox's time and the machine's at the last commit; `None` in a new database."""
-        found = self._fetch("SELECT latest, wall FROM clock WHERE one = 1")
+        found = self._fetch(SQL["time"])
         return (to_instant(found[0]["latest"]), to_instant(found[0]["wall"])) if found else None
 
     def set_time(self, latest: datetime, wall: datetime) -> None:
         """Store the sandbox's time and the machine's."""
-        self._change(
-            """
-            INSERT INTO clock VALUES (1, :latest, :wall)
-            ON CONFLICT (one) DO UPDATE SET latest = excluded.latest, wall = excluded.wall""",
-            latest=latest,
-            wall=wall,
-        )
+        self._change(SQL["set_time"], latest=latest, wall=wall)
 
     def stored_key(self, name: str, draw: Callable[[], str]) -> str:
         """Return the key that is stored under a name, and draw and store one if necessary."""
         with self.transaction():
-            if found := self._fetch("SELECT text FROM keys WHERE name = :name", name=name):
+            if found := self._fetch(SQL["key"], name=name):
                 return str(found[0]["text"])
             drawn = draw()
-            self._change("INSERT INTO keys VALUES (:name, :text)", name=name, text=drawn)
+            self._change(SQL["add_key"], name=name, text=drawn)
             return drawn
 
     def use_nonce(self, merchant_id: str, nonce: str) -> bool:
         """Use up a nonce; `False` if it was used before (docs/reference/service.md#authentication)."""
-        statement = "INSERT INTO nonces VALUES (:merchant_id, :nonce) ON CONFLICT DO NOTHING"
-        return self._change(statement, merchant_id=merchant_id, nonce=nonce)
+        return self._change(SQL["use_nonce"], merchant_id=merchant_id, nonce=nonce)
 
     def next_notification(self, after: datetime) -> Notification | None:
         """Return the notification whose attempt falls due first after this time."""
-        statement = "SELECT * FROM notifications WHERE due > :after ORDER BY due, seq LIMIT 1"
-        return self._first(Notification, statement, after=after)
+        return self._first(Notification, SQL["next_notification"], after=after)
 
     def due_notification(self, now: datetime, busy: Collection[str]) -> Notification | None:
         """Return the notification that has been due for longest, except for those to busy addresses."""
-        # From address to address, reading only the first due one of each: what waits behind it costs nothing.
-        return self._first(
-            Notification,
-            """
-            WITH RECURSIVE addresses (url) AS (
-                SELECT min(url) FROM notifications WHERE due IS NOT NULL
-                UNION ALL
-                SELECT (SELECT min(url) FROM notifications WHERE due IS NOT NULL AND url > addresses.url)
-                FROM addresses WHERE url IS NOT NULL
-            )
-            SELECT notifications.* FROM addresses JOIN notifications ON seq = (
-                SELECT seq FROM notifications WHERE url = addresses.url AND due <= :now ORDER BY due, seq LIMIT 1
-            )
-            WHERE addresses.url NOT IN (SELECT value FROM json_each(:busy)) ORDER BY due, seq LIMIT 1""",
-            now=now,
-            busy=json.dumps([*busy]),
-        )
+        return self._first(Notification, SQL["due_notification"], now=now, busy=json.dumps([*busy]))
 
     def add_entry(self, entry: Entry) -> int:
         """Insert an entry of the timeline, with its time and with long texts cut, and return its number."""
@@ -336,9 +304,7 @@ def _check_header(path: str) -> None:
 
 
 def _check_marks(database: sqlite3.Connection) -> None:
-    application, version = (
-        database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-    )
+    application, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in sqlite.MARKS)
     if application != APPLICATION:
         raise OSError("it is the database of another program, or of an older payasync: name another file")
     if version != VERSION:

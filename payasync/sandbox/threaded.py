@@ -5,7 +5,6 @@ import inspect
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from attrs import frozen
@@ -271,9 +270,7 @@ class ThreadedSandbox:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         self.close()
         if kind is None:
             self._sandbox.faults.check()

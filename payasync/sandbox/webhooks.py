@@ -244,9 +244,8 @@ class Deliveries:
     async def _send(self, notification: Notification, plan: DeliveryPlan) -> tuple[int | None, str, str]:
         """Return the response's status and body, and why it is missing or does not acknowledge."""
         try:
-            body, headers = await self.signer.sign_notification(
-                notification.notification_id, notification.body, plan.age, notification.event
-            )
+            number, event = notification.notification_id, notification.event
+            body, headers = await self.signer.sign_notification(number, notification.body, plan.age, event)
         except Exception as failure:  # noqa: BLE001 - the profile's signature may be anybody's code
             return None, "", f"{type(failure).__name__}: {failure}"
         data = plan.body(body, self.names.name(PLACE_ORDER.name, "nonce")).encode()

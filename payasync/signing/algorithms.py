@@ -62,27 +62,21 @@ class _SharedSecret:
     def check(self, key: Secret, *, signs: bool) -> None:
         field = SIGNING_KEY if signs else SERVICE_KEYS
         if _is_of_a_pair(key.reveal()):
-            raise invalid_setting(
-                field,
-                "must be a shared secret, not a PEM text or another form of a public key: anybody who has a public key "
-                "could sign with it. Give the secret that the service shows, or the service's own "
-                "signature.algorithm",
-            )
+            rule = "must be a shared secret, not a PEM text or another form of a public key"
+            why = "anybody who has a public key could sign with it"
+            advice = "Give the secret that the service shows, or the service's own signature.algorithm"
+            raise invalid_setting(field, f"{rule}: {why}. {advice}")
         if len(key.reveal()) < SHORTEST:
-            raise invalid_setting(
-                field,
-                f"must be a shared secret of {SHORTEST} characters or more: a shorter one is guessed. "
-                "Give the whole secret that the service shows",
-            )
+            rule = f"must be a shared secret of {SHORTEST} characters or more: a shorter one is guessed"
+            raise invalid_setting(field, f"{rule}. Give the whole secret that the service shows")
 
     def weakness(self, key: Secret, *, signs: bool) -> str:  # noqa: ARG002 - one key signs and verifies
         odd = next((each for each in key.reveal() if not each.isprintable()), "")
         if odd:
             return f"holds U+{ord(odd):04X}, which nobody sees and which changes each signature: copy the key again"
         if trim(key.reveal()) != key.reveal() or QUOTES.intersection(key.reveal()[:1] + key.reveal()[-1:]):
-            return (
-                "has white space or a quote at an end, which changes each signature: remove it if it is not of the key"
-            )
+            odd = "has white space or a quote at an end, which changes each signature"
+            return f"{odd}: remove it if it is not of the key"
         short = f"has fewer than {LONG_ENOUGH} characters, and could be guessed: ask for a longer one"
         return short if len(key.reveal()) < LONG_ENOUGH else ""
 
@@ -144,10 +138,8 @@ def _cryptography(name: str) -> Any:
         return importlib.import_module("payasync.signing.asymmetric")
     except ImportError:
         pass
-    raise ConfigurationError(
-        f'signature.algorithm "{name}" needs the cryptography package: python -m pip install "payasync[rsa]"',
-        field="signature.algorithm",
-    )
+    why = f'signature.algorithm "{name}" needs the cryptography package: python -m pip install "payasync[rsa]"'
+    raise ConfigurationError(why, field="signature.algorithm")
 
 
 Algorithm: TypeAlias = _SharedSecret | _Asymmetric

@@ -61,9 +61,8 @@ def private_key(name: str, key: Secret, min_rsa_bits: int) -> PrivateKey:
     """
     loaded = _load(key, serialization.load_pem_private_key, serialization.load_der_private_key, password=None)
     if not isinstance(loaded, PrivateKey) or isinstance(loaded, Ed25519PrivateKey) is not (name == "ed25519"):
-        raise invalid_setting(
-            SIGNING_KEY, f"is not a private key for {name}: {_explain(name, key, loaded, private=True)}"
-        )
+        why = _explain(name, key, loaded, private=True)
+        raise invalid_setting(SIGNING_KEY, f"is not a private key for {name}: {why}")
     _check_bits(SIGNING_KEY, loaded, min_rsa_bits)
     return loaded
 
@@ -77,9 +76,8 @@ def public_key(name: str, key: Secret, min_rsa_bits: int) -> PublicKey:
     """
     loaded = _load(key, serialization.load_pem_public_key, serialization.load_der_public_key)
     if not isinstance(loaded, PublicKey) or isinstance(loaded, Ed25519PublicKey) is not (name == "ed25519"):
-        raise invalid_setting(
-            SERVICE_KEYS, f"is not a public key for {name}: {_explain(name, key, loaded, private=False)}"
-        )
+        why = _explain(name, key, loaded, private=False)
+        raise invalid_setting(SERVICE_KEYS, f"is not a public key for {name}: {why}")
     _check_bits(SERVICE_KEYS, loaded, min_rsa_bits)
     return loaded
 

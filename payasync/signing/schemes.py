@@ -477,9 +477,8 @@ class Template(Keyed):
             self._text_algorithm()  # refuses "md5"
         check_template("signature.text", self.text, _IN_TEXT)
         if "signing_key" in names_in(self.text) and self.algorithm and not self.symmetric:
-            _refuse(
-                "text", f'must not hold {{signing_key}} with algorithm "{self.algorithm}": nobody else has that key'
-            )
+            rule = f'must not hold {{signing_key}} with algorithm "{self.algorithm}"'
+            _refuse("text", f"{rule}: nobody else has that key")
         if not {*names_in(self.text)} - {"signing_key"}:
             _refuse("text", "must hold a name in braces, such as {body}: one signature would be that of all requests")
         values = {"value": self.value} | {f"headers.{name}": value for name, value in self.headers.items()}

@@ -34,10 +34,9 @@ def configured_path(path: str, options: str, role: str) -> list[str]:
         options: The options of the connection string. A `search_path` in them replaces the role's.
         role: The role's name.
     """
-    given = [re.sub(r"\\(.)", r"\1", found) for found in _OPTION.findall(options)]
-    names = [
-        quoted.replace('""', '"') or plain.lower() for quoted, plain in _PATH.findall(given[-1] if given else path)
-    ]
+    given = [re.sub(r"\\(.)", r"\1", each) for each in _OPTION.findall(options)]
+    found = _PATH.findall(given[-1] if given else path)
+    names = [quoted.replace('""', '"') or plain.lower() for quoted, plain in found]
     return [role if name == "$user" else name for name in names]
 
 

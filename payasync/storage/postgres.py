@@ -24,6 +24,7 @@ from psycopg.rows import DictRow, dict_row
 
 from payasync.credentials import Hidden, Secret
 from payasync.errors import ConfigurationError, StorageError
+from payasync.settings import invalid_setting
 from payasync.storage import Schema, Upgrade, read_sql, upgrade_needed
 from payasync.storage.home import choose_home, configured_path, find_home, quote_name
 
@@ -126,11 +127,8 @@ def parse_dsn(dsn: Hidden) -> Address:
                 password=Secret(parts["password"]) if parts.get("password") else None,
                 options={} if "connect_timeout" in parts else {"connect_timeout": CONNECT_SECONDS},
             )
-    raise ConfigurationError(
-        "dsn must be a connection string such as 'postgresql://user@host/database'; in a password, write "
-        "`@ : / ? # %` as %40 %3A %2F %3F %23 %25",
-        field="dsn",
-    )
+    rule = "must be a connection string such as 'postgresql://user@host/database'"
+    raise invalid_setting("dsn", f"{rule}; in a password, write `@ : / ? # %` as %40 %3A %2F %3F %23 %25")
 
 
 def _parse_parts(dsn: Secret) -> dict[str, str] | None:
@@ -183,12 +181,6 @@ class Transaction:
 
 async def _do_nothing(_: Transaction) -> None:
     """Be the work of a transaction that only connects."""
-
-
-def _is_undone(error: Exception) -> bool:
-    """Return whether an error proves that nothing was committed. If the connection has ended, something may be."""
-    expected = isinstance(error, (*_UNDONE, errors.LockNotAvailable))
-    return expected or not isinstance(error, psycopg.OperationalError | OSError)
 
 
 def _escape(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -410,11 +402,9 @@ class Database:
         migrate: bool = True,
     ) -> None:
         if type(connections) is not int or connections < 1:
-            raise ConfigurationError(
-                f"connections must be an integer of 1 or more, not {connections!r}", field="connections"
-            )
+            raise invalid_setting("connections", f"must be an integer of 1 or more, not {connections!r}")
         if home is not None and (not isinstance(home, str) or not home or "\0" in home):
-            raise ConfigurationError(f"schema must be the name of a schema, or None, not {home!r}", field="schema")
+            raise invalid_setting("schema", f"must be the name of a schema, or None, not {home!r}")
         self.address: Final = parse_dsn(dsn)
         self._schema = schema
         self.home: str = ""
@@ -469,7 +459,9 @@ class Database:
         result = await self._pool().execute(statement.encode(), given)
         if not isinstance(result, Exception):
             return result
-        if _is_undone(result):
+        # If the connection has ended, something may be committed. Any other error proves that nothing was.
+        refused = isinstance(result, (*_UNDONE, errors.LockNotAvailable))
+        if refused or not isinstance(result, psycopg.OperationalError | OSError):
             return None
         raise self._convert(result) from None
 
@@ -643,15 +635,13 @@ class Database:
         (row,) = await (await connection.execute(_qualify(VERSION, home).encode(), (self._schema.name,))).fetchall()
         version, known = int(row["version"]), len(self._schema.migrations)
         if version > known:
-            raise self._refuse(
-                f"a newer payasync made it (schema {version}, here {known}): upgrade, or name another one"
-            )
+            why = f"a newer payasync made it (schema {version}, here {known}): upgrade, or name another one"
+            raise self._refuse(why)
         return version
 
     def _refuse(self, why: str) -> ConfigurationError:
-        return ConfigurationError(
-            f"dsn: cannot use {self.address.shown!r} for the {self._schema.name}: {why}", field="dsn", reason=why
-        )
+        words = f"dsn: cannot use {self.address.shown!r} for the {self._schema.name}: {why}"
+        return ConfigurationError(words, field="dsn", reason=why)
 
     def _drop_closed_loops(self) -> None:
         for loop, pool in tuple(self._pools.items()):

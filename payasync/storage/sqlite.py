@@ -208,9 +208,8 @@ class SqliteFile:
             return alone
 
         try:
-            for _ in range(
-                20
-            ):  # another program may ask just now; one that locks the folder for long is not waited for
+            # Another program may ask just now; one that locks the folder for long is not waited for.
+            for _ in range(20):
                 if lock_file(descriptor, shared=True):
                     break
                 await asyncio.sleep(0.01)

@@ -192,9 +192,8 @@ class ArmedFaults:
         """
         missed = [f"{fault}, which saw {fault.seen} of these" for fault in self._faults if fault.missed]
         if missed:
-            raise FaultNeverFiredError(
-                f"armed and never fired: {'; '.join(missed)}. Arm it for what the test does, or disarm it"
-            )
+            advice = "Arm it for what the test does, or disarm it"
+            raise FaultNeverFiredError(f"armed and never fired: {'; '.join(missed)}. {advice}")
 
     def fire_for_call(self, operation: str, numbers: AbstractSet[str], *, reused: bool) -> Fault | None:
         """Return the fault that a call meets: of those that it triggers, the one that was armed first.
@@ -207,9 +206,7 @@ class ArmedFaults:
             reused: Whether its connection has carried another call before.
         """
         return self._fire(
-            operation,
-            numbers,
-            lambda fault: fault.phase is not None and (reused or fault.kind != "stale_keep_alive"),
+            operation, numbers, lambda fault: fault.phase is not None and (reused or fault.kind != "stale_keep_alive")
         )
 
     def plan_delivery(self, event: str, numbers: AbstractSet[str], *, timed: bool) -> DeliveryPlan:
@@ -221,9 +218,7 @@ class ArmedFaults:
             timed: Whether it carries a time.
         """
         fault = self._fire(
-            event,
-            numbers,
-            lambda fault: fault.phase is None and (timed or fault.kind != "notification.old_timestamp"),
+            event, numbers, lambda fault: fault.phase is None and (timed or fault.kind != "notification.old_timestamp")
         )
         if fault is None:
             return UNALTERED

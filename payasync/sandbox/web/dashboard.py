@@ -86,13 +86,9 @@ class AdminAccess:
             return
         if not _matches_secret(cookies.get(self.cookie, ""), self.key):
             raise RefusedError("unauthenticated", "The sandbox's admin token is missing or wrong", status=401)
-        if changes and not _is_same_origin(headers):
+        own, site = f"http://{headers.get('Host', '')}", headers.get("Sec-Fetch-Site", "same-origin")
+        if changes and not (site == "same-origin" and headers.get("Origin", "").lower() == own.lower()):
             raise RefusedError("unauthenticated", "The form must be sent from this sandbox's own page", status=403)
-
-
-def _is_same_origin(headers: Mapping[str, str]) -> bool:
-    origin, site = headers.get("Origin", ""), headers.get("Sec-Fetch-Site", "same-origin")
-    return site == "same-origin" and origin.lower() == f"http://{headers.get('Host', '')}".lower()
 
 
 def _matches_secret(given: str, expected: Secret) -> bool:
@@ -112,13 +108,13 @@ _PREFIX: Final = "/admin/"
 _JSON: Final = "application/json"
 _NOTICE: Final = re.compile(r"[0-9]{1,15}")
 _NUMBER: Final = re.compile(r"[0-9]{1,7}")
-_LISTED: Final[Mapping[type[Any], tuple[str, ...]]] = {
-    Order: ("out_trade_no", "payment_id", "origin", "total_amt", "currency", "state"),
-    Refund: ("out_refund_no", "out_trade_no", "refund_amt", "state"),
-    Subscription: ("subscription_id", "frequency", "amount", "state"),
-    Notification: ("notification_id", "event", "reference", "state", "tries"),
+_LISTED: Final[Mapping[type[Any], tuple[str, tuple[str, ...]]]] = {
+    Order: ("orders", ("out_trade_no", "payment_id", "origin", "total_amt", "currency", "state")),
+    Refund: ("refunds", ("out_refund_no", "out_trade_no", "refund_amt", "state")),
+    Subscription: ("subscriptions", ("subscription_id", "frequency", "amount", "state")),
+    Notification: ("notifications", ("notification_id", "event", "reference", "state", "tries")),
 }
-"""What `/admin/ledger` shows: numbers, amounts and states, and no customer."""
+"""What is listed, by what name, and what `/admin/ledger` shows: numbers, amounts and states, and no customer."""
 _ENDS: Final[Mapping[str, RefundState]] = {"succeeded": "succeeded", "failed": "failed"}
 
 
@@ -191,9 +187,8 @@ class Dashboard:
         if token is None:
             return await self._guard(self._show_dashboard)(request)
         if not access.accepts(token):
-            return _refuse_access(
-                request, RefusedError("unauthenticated", "The token is not this sandbox's", status=401)
-            )
+            refused = RefusedError("unauthenticated", "The token is not this sandbox's", status=401)
+            return _refuse_access(request, refused)
         response = redirect_to("/")
         response.set_cookie(access.cookie, access.key.reveal(), httponly=True, samesite="Strict", path="/")
         return response
@@ -201,6 +196,7 @@ class Dashboard:
     async def _show_dashboard(self, request: web.Request) -> web.Response:
         store, words = self.service.store, self.service.dialect.names
         notice = _NOTICE.fullmatch(request.query.get("notice", ""))
+        listed: dict[str, Any] = {name: store.newest(kind, MAX_LISTED + 1) for kind, (name, _) in _LISTED.items()}
 
         def currency_of(refund: Refund) -> str:
             order = store.find(Order, out_trade_no=refund.out_trade_no)
@@ -222,10 +218,7 @@ class Dashboard:
             rate=_describe_rate(self.rate),
             unit=words.profile.amount_unit,
             wire_state=words.state,
-            orders=store.newest(Order, MAX_LISTED + 1),
-            refunds=store.newest(Refund, MAX_LISTED + 1),
-            subscriptions=store.newest(Subscription, MAX_LISTED + 1),
-            notifications=store.newest(Notification, MAX_LISTED + 1),
+            **listed,
             requests=store.newest(Entry, MAX_LISTED + 1, kind="request"),
             currency_of=currency_of,
             attempts_of=attempts_of,
@@ -280,10 +273,8 @@ class Dashboard:
     async def _list_ledger(self, _request: web.Request) -> web.Response:
         store = self.service.store
         listed = {
-            f"{kind.__name__.lower()}s": [
-                {name: getattr(each, name) for name in names} for each in store.find_all(kind, "rowid")
-            ]
-            for kind, names in _LISTED.items()
+            things: [{name: getattr(each, name) for name in names} for each in store.find_all(kind, "rowid")]
+            for kind, (things, names) in _LISTED.items()
         }
         return _json_response(200, {**listed, "faults": [str(fault) for fault in self.faults.armed()]})
 
