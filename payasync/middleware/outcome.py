@@ -232,8 +232,11 @@ def _object_to_refusal(call: Call, outcome: Outcome, reply: Reply) -> Objection 
 
 
 def _object_to_success(call: Call, document: object) -> Objection | None:
-    if call.expected.proofs and match.is_sent_back(call.expected.proofs, document):
+    expected = call.expected
+    if expected.proofs and match.is_sent_back(expected.proofs, document):
         return Objection("it may be a request that was sent back: it holds nothing that only a response says")
+    if expected.as_sent and document is not ABSENT and not call.profile.answer.data:  # most responses
+        return match.mismatch(call.fields, expected.compared, document)
     return _find_mismatch(call, document, success=True)
 
 
@@ -244,8 +247,10 @@ def _find_mismatch(call: Call, document: object, *, success: bool) -> Objection 
     fields = {} if document is ABSENT else call.fields if expected.as_sent else match.fields_to_match(call)
     data = at(document, path) if path else document
     found = match.mismatch(fields, expected.compared, data, success=success)
+    if found or data is not ABSENT:
+        return found
     # Another number beside the missing envelope is still another number.
-    return match.mismatch(fields, expected.compared, document, success=False) if data is ABSENT and not found else found
+    return match.mismatch(fields, expected.compared, document, success=False)
 
 
 def _may_be_signed_success(call: Call, document: object, data: object) -> bool:

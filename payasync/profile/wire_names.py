@@ -59,6 +59,8 @@ SOUGHT: Final[Mapping[str, tuple[str, str]]] = {
     QUERY_REFUND.name: NUMBER_OF[QUERY_REFUND.name],
 }
 """By query of recovery, the write that it finds, and the merchant's number by which recovery asks."""
+_BY_SERVICE: Final = "queries by the service's number"
+"""The key of these in the cache of `names_of`."""
 _MADE_BY: Final[Mapping[str, tuple[Operation, ...]]] = {
     QUERY_ORDER.name: (PLACE_ORDER,),
     CLOSE_ORDER.name: (PLACE_ORDER,),
@@ -104,8 +106,10 @@ def number_taken(profile: "Profile", query: str) -> Literal["merchant", "service
 
 def unaskable(profile: "Profile", operation: str) -> NotConfiguredError | None:
     """Return why recovery cannot ask about a write, or by a query: that takes the service's number. `None`: it can."""
-    query = ASKED_BY.get(operation, operation)
-    if query not in SOUGHT or number_taken(profile, query) == "merchant":
+    query, known = ASKED_BY.get(operation, operation), profile._names  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # as below
+    if (by_service := known.get(_BY_SERVICE)) is None:
+        by_service = known[_BY_SERVICE] = frozenset(each for each in SOUGHT if number_taken(profile, each) == "service")
+    if query not in by_service:
         return None
     words = (
         f'endpoints."{query}".number is "service", as given or assumed: the query takes the service\'s own number, '

@@ -79,7 +79,8 @@ class Response:
     @property
     def _payload(self) -> Any:
         """What the profile's paths start in: without the envelope that the profile names, it is `ABSENT`."""
-        return at(self._reply.document, self._shape.data)
+        document, path = self._reply.document, self._shape.data
+        return at(document, path) if path else document
 
     @property
     def elapsed(self) -> float:
@@ -156,7 +157,8 @@ class Response:
             error.args = (f"{error.args[0]}. The service responded to the request. {advice}",)
             error.add(**self._facts())
             raise error
-        return scalar_at(self._payload, path)
+        value = at(self._payload, path)
+        return value if isinstance(value, str) or type(value) is int else None
 
     def _address(self) -> str | None:
         template = self._shape.redirect_template
