@@ -254,6 +254,26 @@ def comparison_of(operation: Operation, profile: "Profile") -> Comparison:
     return Comparison(found, uncompared, major=profile.answer.amounts == "major", must=must)
 
 
+def comparison_of_report(write: Operation, query: Operation, profile: "Profile") -> Comparison:
+    """Return what a report about a write, such as a notification, is compared in.
+
+    It need not name all that a response must name, and may name it as the response to a query does.
+
+    Args:
+        write: The write.
+        query: The query about the write, or the write itself if there is none.
+        profile: Says where a notification has its numbers.
+    """
+    found = [
+        evolve(each, required=False)
+        for one in dict.fromkeys((write, query))
+        for each in comparison_of(one, profile).fields
+    ]
+    places = {"outTradeNo": profile.notification.out_trade_no, "outRefundNo": profile.notification.out_refund_no}
+    found += [ComparedField(name, name, path, ValueKind.NUMBER) for name, path in places.items() if path]
+    return Comparison(found, major=profile.answer.amounts == "major")
+
+
 def _uncompared(profile: "Profile", operation: Operation) -> Iterable[tuple[str, str]]:
     """Yield the document's wire names of what the profile does not compare, each with the name that it is sent as."""
     for argument in _compared_arguments(operation):

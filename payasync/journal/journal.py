@@ -11,12 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from attrs import evolve
-
 from payasync.endpoints import BY_NAME
 from payasync.errors import frameless_async
 from payasync.evidence.claims import STATE_CLAIMS
-from payasync.evidence.comparison import ComparedField, Comparison, ValueKind, comparison_of
+from payasync.evidence.comparison import comparison_of_report
 from payasync.journal import transactions
 from payasync.journal.drafts import Keep, draft_from_request, keep_all_but_customer
 from payasync.journal.intents import (
@@ -516,11 +514,6 @@ class Journal(ABC):
             return []
         given, write = profile or Profile(), BY_NAME[operation]
         query = status_query(operation, reference)
-        about = (write, query.operation) if query else (write,)
-        # A notification need not name all that a response must name, and may name it as the response to a query does.
-        things = [evolve(each, required=False) for one in about for each in comparison_of(one, given).fields]
-        places = {"outTradeNo": given.notification.out_trade_no, "outRefundNo": given.notification.out_refund_no}
-        things += [ComparedField(name, name, path, ValueKind.NUMBER) for name, path in places.items() if path]
         report = transactions.StateReport(
             write,
             reference,
@@ -528,7 +521,7 @@ class Journal(ABC):
             STATE_CLAIMS[operation][state or ""],
             f"the service reported: {state}",
             data,
-            Comparison(things, major=given.answer.amounts == "major"),
+            comparison_of_report(write, query.operation if query else write, given),
         )
         changed, others = await self._run(lambda now: transactions.apply_state_report(report, now))
         for stored, why in others:
