@@ -49,15 +49,16 @@ class Ground(enum.Enum):
 COLUMNS: Final = (Claim.DONE, Claim.UNDER_WAY, Claim.ENDED, Claim.REFUSED, Claim.ABSENT, Claim.DUPLICATE)
 """The claims that can be believed."""
 
+_AMOUNT: Final = "number, amount"
 _SAID: Final = "`refusals_signed`"
 # fmt: off
 GROUNDS: Final[dict[Ground, tuple[str, ...]]] = {
-    # by claim:     done            under way     ended         refused    absent              duplicate
-    Ground.OWN:     ("yes",         "yes",        "yes",        "yes",     "by a listed code", "yes"),
-    Ground.OURS:    ("yes",         "yes",        "yes",        "yes",     "yes",              "yes"),
-    Ground.THIS:    ("all values",  "all values", "all values", "numbers", "numbers",          "numbers"),
-    Ground.IN_TIME: ("a close only", "yes",       "yes",        "no",      "yes",              "no"),
-    Ground.SIGNED:  ("yes",         "yes",        "yes",        _SAID,     _SAID,              _SAID),
+    # by claim:     done        under way ended   refused   absent              duplicate
+    Ground.OWN:     ("yes",      "yes",   "yes",  "yes",    "by a listed code", "yes"),
+    Ground.OURS:    ("yes",      "yes",   "yes",  "yes",    "yes",              "yes"),
+    Ground.THIS:    (_AMOUNT,    _AMOUNT, _AMOUNT, "number", "number",          "number"),
+    Ground.IN_TIME: ("if a close", "yes", "yes",  "no",     "yes",              "no"),
+    Ground.SIGNED:  ("yes",      "yes",   "yes",  _SAID,    _SAID,              _SAID),
 }
 # fmt: on
 """By ground, what each claim needs. Nothing else is asked of a claim, and a busy or unclear one is never believed."""

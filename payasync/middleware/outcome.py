@@ -498,13 +498,14 @@ def claim_about(write: Call, question: Call, result: AttemptResult) -> Claim | N
     return claim_of_success(profile, write.operation.name, thing, _state_in(question, result), asked=True)
 
 
-def describe_claim(question: Call, reply: Reply) -> str:
-    """Return what the response to a query says, and how old it is if it came out of a cache."""
+def describe_claim(question: Call, reply: Reply, claim: Claim | None = None) -> str:
+    """Return what the response to a query says, and why it does not count yet if its claim is given."""
     thing, state = match.thing_of(question.operation), _state_in(question, reply)
     words = f"the {thing}'s state is {state}" if state else f"the profile does not say what the {thing}'s state means"
     if match.is_empty_envelope(question.profile.answer, reply.document):
         words = f"the service says nothing about {question.reference}"
-    return (words if 200 <= reply.status < 300 else Outcome.ABSENT.value) + describe_age(reply)
+    earlier = ", perhaps of an earlier send" if claim in {Claim.UNDER_WAY, Claim.ENDED, Claim.DONE} else ""
+    return (words if 200 <= reply.status < 300 else Outcome.ABSENT.value) + (describe_age(reply) or earlier)
 
 
 def _state_in(question: Call, reply: Reply) -> str | None:

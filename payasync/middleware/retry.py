@@ -228,7 +228,7 @@ class Attempts:
             left += earliest == -inf
             earliest = counts_at + reply.age
             if outcome is SUCCESS or reply.age:
-                unknown = unknown_error(call, f"{describe_claim(query, reply)}, perhaps of an earlier moment", reply)
+                unknown = unknown_error(call, describe_claim(query, reply, claim), reply)
         return unknown
 
     def _counts_after(self, claim: Claim) -> float:

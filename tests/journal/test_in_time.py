@@ -55,7 +55,7 @@ async def test_lost_repeat_is_not_ended_by_the_earlier_send(repeated: Service, q
 
     assert isinstance(told, OutcomeUnknownError)
     assert told.response is not None
-    assert "perhaps of an earlier moment" in str(told)
+    assert "perhaps of an earlier send" in str(told)
     assert ("unknown", "rejected" if query is FAILED else "accepted") == (early.state, late.state)
 
 
