@@ -1,12 +1,11 @@
 """Queries by the number of a write that show what became of it."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from payasync.endpoints import QUERY_ORDER
 from payasync.errors import IntentConflictError, NoAnswerError, OutcomeUnknownError, PayasyncError
 from payasync.evidence.comparison import by_document_names, compared_fields, is_empty_envelope
 from payasync.middleware.outcome import REPEAT_HINT, Recourse, describe_claim, recourse, unknown_error
-from payasync.profile.profile import Profile
 from payasync.profile.wire_names import ASKED_BY, SOUGHT, unaskable
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
@@ -17,6 +16,9 @@ from payasync.wire.request import Request
 from payasync.wire.response import Response
 from payasync.wire.validators import invalid_argument
 
+if TYPE_CHECKING:
+    from payasync.profile import Profile
+
 ANOTHER_HINT: Final = "ask again; if that does not help, check the paths in [answer], and caches and proxies on the way"
 OTHER_REQUEST_HINT: Final = (
     "look the number up at the service; if it belongs to another request, and you owe both, repeat this one under a "
@@ -25,7 +27,7 @@ OTHER_REQUEST_HINT: Final = (
 
 
 def status_query(
-    operation: str | None, reference: str | None, order: object = None, profile: Profile | None = None
+    operation: str | None, reference: str | None, order: object = None, profile: "Profile | None" = None
 ) -> Request[Response] | None:
     """Return the query about an order or a refund by its number, or `None` if no query fits.
 
@@ -64,7 +66,7 @@ def query_about(codec: Codec, call: Call) -> Call | None:
         return None
 
 
-def query_after(error: PayasyncError, profile: Profile) -> Request[Response]:
+def query_after(error: PayasyncError, profile: "Profile") -> Request[Response]:
     """Return the query about the write that ended with an error.
 
     Raises:

@@ -106,15 +106,15 @@ async def test_without_a_quarantine_a_person_decides_about_a_repeat(store: Journ
     assert "recovery.quarantine" in late.reason
 
 
-@pytest.mark.parametrize(("age", "state"), [(0, "rejected"), (QUARANTINE, "unknown")])
-async def test_cached_absence_is_not_final(store: Journal, clock: Clock, age: float, state: str) -> None:
+@pytest.mark.parametrize(("age", "state"), [(0, "rejected"), (60, "unknown")])
+async def test_cached_absence_is_not_final(store: Journal, clock: Clock, age: int, state: str) -> None:
     """A "not found" out of a cache answers an earlier question: its age delays the end of the quarantine."""
     async with serving(store, clock, LOST) as service:
         await service.called()
         service.say(query=answer(404, b'{"code":"SBX_NOT_FOUND"}', ("Age", str(age))))
         found = await service.reconciled(QUARANTINE + 5)
 
-    assert (state, age > 0) == (found.state, f"from a cache, {age:.0f} s old" in found.reason)
+    assert (state, age > 0) == (found.state, f"from a cache, {age} s old" in found.reason)
 
 
 NUMBER: Final = "T1"

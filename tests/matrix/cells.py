@@ -9,9 +9,9 @@ from attrs import evolve, frozen
 from payasync import HttpCodes, Idempotency, PayasyncError, Profile, Recovery, Response, Session
 from payasync.profile.sandbox_profile import PROFILE
 from tests.foreign.certificates import trusting_tls
-from tests.foreign.recorder import Recorder
+from tests.foreign.recorder import Recorder, answer
 from tests.matrix.table import KINDS
-from tests.sessions import FAST, connect
+from tests.sessions import FAST, OK_BODY, connect
 from tests.wire.ten import TEN
 
 UNSURE: Final = evolve(PROFILE, http=HttpCodes(absent=(404,)), recovery=Recovery())
@@ -24,6 +24,8 @@ ABSENT_BODY: Final = b'{"code":"SBX_NOT_FOUND"}'
 
 ORDER_QUERY: Final = "/payment/orderquery"
 REFUND_QUERY: Final = "/payment/refund/status"
+REFUNDED: Final = {REFUND_QUERY: answer(200, OK_BODY.replace(b"PAID", b"SUCCEEDED"), ("Connection", "close"))}
+"""What a query about a refund finds. The state of an order would say nothing about it."""
 
 
 @frozen
