@@ -177,7 +177,14 @@ def test_table_of_answer() -> None:
     """The table of the keys of `[answer]` has each of them, with its default."""
     section = PAGE.partition("\n#### All keys of `[answer]`\n")[2].partition("\n### ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", section, re.MULTILINE)
-    texts = {"not given": None, '`"as sent"`': "as sent", '`""`': "", "`[]`": (), "`false`": False, "`300`": 300}
+    texts: dict[str, Any] = {
+        "not given": None,
+        '`"as sent"`': "as sent",
+        '`""`': "",
+        "`[]`": (),
+        "`false`": False,
+        "`300`": 300,
+    }
     texts["`{}`"] = fields(AnswerShape).must.default
 
     assert {each.name: each.default for each in fields(AnswerShape)} == {name: texts[default] for name, default in rows}

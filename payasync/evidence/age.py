@@ -2,6 +2,7 @@
 
 import re
 from collections import deque
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from math import inf
 from typing import Final, TypeAlias
@@ -31,15 +32,16 @@ def age_of(received: float, headers: MultiMapping[str], posted: Posted) -> float
         headers: Of the response. A cache adds `Age`, or leaves the `Date` of the service.
         posted: Responses to compare its `Date` with.
     """
-    told = max(map(int, _SECONDS.findall(",".join(headers.getall("Age", ())))), default=0)
+    stated = max(map(int, _SECONDS.findall(",".join(headers.getall("Age", ())))), default=0)
     usual = max((_lag(*each) for each in posted), default=-inf)
     by_date = _lag(received, headers) - usual - _TOLERANCE if usual > -inf else 0.0
-    return max(float(told), by_date, 0.0)
+    return max(float(stated), by_date, 0.0)
 
 
 def _lag(received: float, headers: MultiMapping[str]) -> float:
     """Return how far our clock is ahead of the date of a response; `-inf` without a date."""
     try:
-        return received - parsedate_to_datetime(headers.get("Date", "")).timestamp()
+        date = parsedate_to_datetime(headers.get("Date", ""))
+        return received - (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return -inf

@@ -63,6 +63,8 @@ GROUNDS: Final[dict[Ground, tuple[str, ...]]] = {
 # fmt: on
 """By ground, what each claim needs. Nothing else is asked of a claim, and a busy or unclear one is never believed."""
 
+_TIMED: Final = frozenset(claim for claim, word in zip(COLUMNS, GROUNDS[Ground.IN_TIME], strict=True) if word != "no")
+
 _OF_ORDER: Final = {
     "paid": Claim.DONE,
     "refunded": Claim.DONE,
@@ -138,12 +140,12 @@ def counts_after(
         used_before: The service said that the number was used before, which "not found" does not take back.
 
     Returns:
-        `inf`: it never counts. `-inf`: it counts at any age.
+        `inf`: it never counts. `-inf`: time is no ground of it.
     """
     final = inf if quarantine is None else quarantine
     if claim is Claim.ABSENT:
         return inf if used_before else final
-    if claim not in {Claim.UNDER_WAY, Claim.ENDED} and not (claim is Claim.DONE and write == CLOSE_ORDER.name):
+    if claim not in _TIMED or (claim is Claim.DONE and write != CLOSE_ORDER.name):
         return -inf
     if sends > 1:
         return final

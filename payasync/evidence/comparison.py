@@ -13,7 +13,6 @@ from attrs import Factory, evolve, field, frozen
 
 from payasync.endpoints import (
     CANCEL_SUBSCRIPTION,
-    CLOSE_ORDER,
     CREATE_PAYMENT,
     CREATE_REFUND,
     CREATE_SUBSCRIPTION,
@@ -28,6 +27,7 @@ from payasync.endpoints import (
     camel_case,
 )
 from payasync.errors import clean
+from payasync.evidence.claims import STATE_CLAIMS, Claim
 from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, SignedFields, join_path, service_parts
 from payasync.profile.wire_names import SOUGHT, has_another, is_unsent, number_taken, shown_names, wire_name
 from payasync.strict_json import ABSENT, at, dumps
@@ -81,10 +81,11 @@ PAYMENT: Final = "payment_id"
 """The service's own number of a payment, which only the queried write can have named."""
 
 _DONE: Final[Mapping[str, frozenset[str]]] = {
-    CREATE_PAYMENT.name: frozenset({"pending", "paid"}),
+    **{
+        write: frozenset(each for each, claim in states.items() if claim in {Claim.DONE, Claim.UNDER_WAY})
+        for write, states in STATE_CLAIMS.items()
+    },
     PLACE_ORDER.name: frozenset(ORDER_STATES),
-    CLOSE_ORDER.name: frozenset({"closed"}),
-    CREATE_REFUND.name: frozenset({"processing", "succeeded"}),
     CREATE_SUBSCRIPTION.name: frozenset({"scheduled", "active"}),
     CANCEL_SUBSCRIPTION.name: frozenset({"cancelled"}),
 }

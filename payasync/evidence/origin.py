@@ -24,16 +24,18 @@ def listed_meaning(call: "Call", reply: "Reply") -> str | None:
 def is_own(call: "Call", reply: "Reply") -> bool:
     """Return whether the service itself wrote a 4xx response.
 
-    A code that only repeats the HTTP status is nobody's, because gateways write such codes, too. If the profile has no
-    codes, each JSON object counts: a hop's cannot be told from the service's then.
+    An unlisted code must have the JSON type of the codes of success. A code that is empty, or only repeats the HTTP
+    status, is nobody's, because gateways write such codes, too. If the profile has no codes, each JSON object counts: a
+    hop's cannot be told from the service's then.
     """
     profile = call.profile
     if reply.status in profile.http.uncoded or listed_meaning(call, reply) is not None:
         return True
     if not profile.answer.code or not isinstance(reply.document, dict):
         return isinstance(reply.document, dict)
-    code, kinds = first_at(reply.document, profile.answer.code), map(type, (*profile.answer.ok, *profile.codes.listed))
-    return is_one_of(code, profile.answer.ok) or (type(code) in kinds and str(code) != str(reply.status))
+    ok = profile.answer.ok
+    code, kinds = first_at(reply.document, profile.answer.code), map(type, ok or profile.codes.listed)
+    return is_one_of(code, ok) or (type(code) in kinds and str(code) not in {"", str(reply.status)})
 
 
 def precedes_execution(call: "Call", reply: "Reply") -> bool:

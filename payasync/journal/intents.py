@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from attrs import field, frozen
 
-from payasync.endpoints import CLOSE_ORDER, OPERATIONS, camel_case
+from payasync.endpoints import CLOSE_ORDER, CREATE_PAYMENT, OPERATIONS, camel_case
 from payasync.errors import (
     AuthenticationError,
     DuplicateError,
@@ -33,7 +33,7 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     "sending": frozenset({"new", "accepted", "succeeded", "rejected", "unknown", "manual"}),
     "unknown": frozenset({"accepted", "succeeded", "rejected", "sending", "manual"}),
     "accepted": frozenset({"succeeded", "rejected", "manual"}),
-    "succeeded": frozenset(),
+    "succeeded": frozenset({"rejected"}),
     "rejected": frozenset({"sending", "new", "manual"}),
     "manual": frozenset({"succeeded", "rejected"}),
 }
@@ -45,6 +45,7 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
   or the service reports that the first attempt was carried out after all.
 - *new* to *manual*: its row is damaged, so that it cannot be sent.
 - *sending* to *manual*: a queued intent was sent again after a doubt, and was refused. Its caller has gone.
+- *succeeded* to *rejected*: it closed an order that is placed again.
 - *rejected* to *manual*: the service reports that it was done after all.
 - *accepted* to *manual*: no response was usable for too long, and the last one was about something else.
 """
@@ -450,6 +451,8 @@ def sends_about(intent: Intent, place: Intent | None, quarantine: float | None) 
             show the first order as closed.
         quarantine: `recovery.quarantine` of the profile.
     """
+    if intent.operation == CREATE_PAYMENT.name:
+        return 1  # the query names the service's own number, which the last send got
     if intent.operation != CLOSE_ORDER.name:
         return intent.sends
     final = inf if quarantine is None else quarantine

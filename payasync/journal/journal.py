@@ -18,6 +18,7 @@ from payasync.evidence.comparison import comparison_of_report
 from payasync.journal import transactions
 from payasync.journal.drafts import Keep, draft_from_request, keep_all_but_customer
 from payasync.journal.intents import (
+    ASKED_STATES,
     END_STATES,
     STATES,
     BeginResult,
@@ -278,7 +279,10 @@ class Journal(ABC):
     ) -> Awaitable[bool]:
         after, again = _check_state(state), None if due is None else check_moment("due", due)
         stored = None if outcome is None else outcome_to_json(outcome)
-        why, tick = " ".join(reason.split()), self._tick() if after == "unknown" else None  # no other state stores it
+        why, tick = (
+            " ".join(reason.split()),
+            self._tick() if after in ASKED_STATES else None,
+        )  # no other state stores it
         return self._write(Settle(intent, after, outcome=stored, reason=why, due=again, tick=tick, answered=answered))
 
     async def ask(

@@ -287,7 +287,7 @@ def _leave_as_it_is(intent: Intent, result: QueryResult, early: float, *, pause:
         early: Seconds after which the claim would count.
         pause: Seconds to the next query; `None`: a person must find out.
     """
-    reason = f"{result.reason}{_cached(result)}, perhaps of an earlier send, and this one may still arrive"
+    reason = f"{result.reason}{_cached(result) or ', perhaps of an earlier send'}, and the last one may still arrive"
     if early == inf:
         reason = f"{reason}; {NO_QUARANTINE}"
     if pause is None:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from attrs import NOTHING, fields, frozen
+from attrs import NOTHING, evolve, fields, frozen
 
 from payasync.endpoints import BY_NAME, CLOSE_ORDER, PLACE_ORDER, Operation
 from payasync.errors import InvalidArgumentError
@@ -50,6 +50,7 @@ GROUPED: Final = (SQL["settle"], ADD)
 
 FOR_UPDATE: Final = "FOR UPDATE"
 SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
+PLACED_AGAIN: Final = "its order was placed again"
 INTERRUPTED: Final = "its sender was interrupted"
 
 _LEAST: Final = datetime.min.replace(tzinfo=UTC)
@@ -232,7 +233,7 @@ class _StoreDraft(Write[BeginResult]):
         found = yield from find_intents(SQL["matching"], vars(draft), FOR_UPDATE)
         if not found:  # the stored intent was deleted in the meantime, or the merchant had no service yet
             return (yield from self.transaction(now))
-        begun = yield from _after_new_place(match_draft(draft, found, now))
+        begun = match_draft(draft, found, now)
         unusable = begun.step is Step.CONFLICT or begun.intent.damaged
         return begun if unusable else (yield from self._repeat(begun))
 
@@ -308,7 +309,7 @@ def claim(
     """Make an intent *sending*, unless its state forbids it."""
     stored = yield from _lock_intent(intent_id)
     yield from bind_service(stored.merchant, binding)
-    begun = yield from _after_new_place(BeginResult(next_step(stored, now, fence=fence), stored))
+    begun = BeginResult(next_step(stored, now, fence=fence), stored)
     if begun.step is Step.SEND:
         # A person may have rejected the intent after the sender read it.
         check_queued(stored)
@@ -316,21 +317,23 @@ def claim(
     return (yield from _send(begun, facts, key))
 
 
-def _after_new_place(begun: BeginResult) -> Transaction[BeginResult]:
-    """Return what follows for a caller of a close: if its order was placed again, the recorded close has ended."""
-    close = begun.intent
-    if begun.step is Step.ANSWER and close.operation == CLOSE_ORDER.name:
-        place = yield from _place_of(close)
-        if place and place.state not in {"new", "rejected"} and place.updated > close.updated:
-            return BeginResult(Step.SEND, close)
-    return begun
-
-
 def _place_of(close: Intent) -> Transaction[Intent | None]:
     """Return the intent that placed the order of a close, or `None`."""
     about = values_to_find(PLACE_ORDER.name, close.reference or "", close.merchant)
     found = yield from find_intents(SQL["find"], about)
     return found[0] if found else None
+
+
+def _end_close(placed: Intent, now: datetime) -> Transaction[None]:
+    """Reject the recorded close of an order that is placed again: the next close is sent."""
+    for each in (
+        yield from find_intents(
+            SQL["find"], values_to_find(CLOSE_ORDER.name, placed.reference or "", placed.merchant), FOR_UPDATE
+        )
+    ):
+        if each.state in {"succeeded", *ASKED_STATES}:
+            values = {"id": each.id, "state": "rejected", "reason": PLACED_AGAIN, "now": now, "queued": False}
+            yield from find_intents(SQL["resolve"], values)
 
 
 def _send(begun: BeginResult, facts: Mapping[str, Any], key: str | None) -> Transaction[BeginResult]:
@@ -344,6 +347,8 @@ def _send(begun: BeginResult, facts: Mapping[str, Any], key: str | None) -> Tran
         key_sent, key_tick = (None, None) if key is None else (facts["now"], facts["tick"])
     values = {"id": stored.id, **facts, "key": key, "key_sent": key_sent, "key_tick": key_tick}
     (sent,) = yield from find_intents(SQL["send"], values)
+    if sent.operation == PLACE_ORDER.name:
+        yield from _end_close(sent, facts["now"])
     return BeginResult(Step.SEND, sent)
 
 
@@ -435,8 +440,10 @@ def ask(
     leased: Intents = []
     for each in (yield from find_intents(SQL["due_of_all"] if merchant is None else SQL["due"], due, SKIP_LOCKED)):
         sent_at, since = _in_doubt_since(each, now, tick)
-        changes = {"sent_at": sent_at, "tick": since, "key_sent": _key_sent(each, now, tick)}
-        leased += yield from find_intents(SQL["ask"], {**values, "id": each.id, **changes})
+        known = each.sent_at if each.state == "accepted" else sent_at
+        changes = {"sent_at": known, "tick": since, "key_sent": _key_sent(each, now, tick)}
+        found = yield from find_intents(SQL["ask"], {**values, "id": each.id, **changes})
+        leased += [evolve(one, sent_at=sent_at) for one in found]
     return leased
 
 
@@ -458,10 +465,10 @@ def _in_doubt_since(stored: Intent, now: datetime, tick: str | None) -> tuple[da
         lasts = ((stored.lease or stored.updated) - stored.updated).total_seconds()
         left = 0.0 if gone is None else max(0.0, lasts - gone)
         return now + timedelta(seconds=left), _tick_after(tick, left)
-    if gone is None or stored.sent_at is None:
+    if gone is None or (stored.sent_at is None and stored.state != "accepted"):
         return stored.sent_at, tick
     # Never earlier than the stored time: if the last attempt has no tick, the tick is of an earlier attempt.
-    return max(stored.sent_at, now - timedelta(seconds=gone)), tick
+    return max(stored.sent_at or stored.updated, now - timedelta(seconds=gone)), tick
 
 
 def _seconds_between(earlier: str | None, later: str | None) -> float | None:

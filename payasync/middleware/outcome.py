@@ -19,7 +19,7 @@ from payasync.errors import (
     ServiceError,
     clean,
 )
-from payasync.evidence import comparison as match
+from payasync.evidence import comparison
 from payasync.evidence.claims import Claim, claim_of_success
 from payasync.evidence.comparison import Objection
 from payasync.evidence.origin import is_own, listed_meaning, precedes_execution, says_absent
@@ -208,7 +208,7 @@ def _is_unverified(call: Call, outcome: Outcome, reply: Reply) -> bool:
 
 def is_vouched_for(call: Call, reply: Reply) -> bool:
     """Return whether the service signed a response. A request that was sent back does not count."""
-    return reply.verified is True and not match.is_sent_back(call.expected.proofs, reply.document)
+    return reply.verified is True and not comparison.is_sent_back(call.expected.proofs, reply.document)
 
 
 def objection_to(call: Call, reply: Reply) -> Objection | None:
@@ -228,15 +228,15 @@ def _object_to_refusal(call: Call, outcome: Outcome, reply: Reply) -> Objection 
     profile, data = call.profile, at(reply.document, call.profile.answer.data)
     if reply.verified and outcome is not Outcome.RATE_LIMITED and _may_be_signed_success(call, reply.document, data):
         return Objection("its signature does not cover the refusal, and what is signed may be a success")
-    return match.contradiction(call.operation, profile, data, absent=outcome is Outcome.ABSENT)
+    return comparison.contradiction(call.operation, profile, data, absent=outcome is Outcome.ABSENT)
 
 
 def _object_to_success(call: Call, document: object) -> Objection | None:
     expected = call.expected
-    if expected.proofs and match.is_sent_back(expected.proofs, document):
+    if expected.proofs and comparison.is_sent_back(expected.proofs, document):
         return Objection("it may be a request that was sent back: it holds nothing that only a response says")
     if expected.as_sent and document is not ABSENT and not call.profile.answer.data:  # most responses
-        return match.mismatch(call.fields, expected.compared, document)
+        return comparison.mismatch(call.fields, expected.compared, document)
     return _find_mismatch(call, document, success=True)
 
 
@@ -244,13 +244,13 @@ def _find_mismatch(call: Call, document: object, *, success: bool) -> Objection 
     """Return in what a response differs from what is expected. If the envelope is missing, its payload is empty."""
     expected, path = call.expected, call.profile.answer.data
     # A 204 names nothing.
-    fields = {} if document is ABSENT else call.fields if expected.as_sent else match.fields_to_match(call)
+    fields = {} if document is ABSENT else call.fields if expected.as_sent else comparison.fields_to_match(call)
     data = at(document, path) if path else document
-    found = match.mismatch(fields, expected.compared, data, success=success)
+    found = comparison.mismatch(fields, expected.compared, data, success=success)
     if found or data is not ABSENT:
         return found
     # Another number beside the missing envelope is still another number.
-    return match.mismatch(fields, expected.compared, document, success=False)
+    return comparison.mismatch(fields, expected.compared, document, success=False)
 
 
 def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
@@ -261,8 +261,8 @@ def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
         return True
     # If codes stand only in failures, a success that was relabelled has none.
     said = not shape.code_optional or not (code is ABSENT or code is None or code == "")
-    return not (said and _signs_code(call)) and match.may_be_success(
-        call.operation, call.profile, match.fields_to_match(call), call.expected.compared, data
+    return not (said and _signs_code(call)) and comparison.may_be_success(
+        call.operation, call.profile, comparison.fields_to_match(call), call.expected.compared, data
     )
 
 
@@ -358,7 +358,7 @@ def confirms_absence(question: Call, result: AttemptResult) -> bool:
         if codes.meaning(question.operation.name, [code]) == "absent":
             return True
     # No signed field says "not found". The signed fields must at least name this number, and show no success.
-    return match.names_only_the_number(question, at(result.document, shape.data))
+    return comparison.names_only_the_number(question, at(result.document, shape.data))
 
 
 REPEAT_HINT: Final = "repeating it is harmless"
@@ -492,17 +492,17 @@ def claim_about(write: Call, question: Call, result: AttemptResult) -> Claim | N
         return Claim.ABSENT
     if not isinstance(result, Reply) or classify(question, result) is not SUCCESS:
         return None
-    profile, thing = question.profile, match.thing_of(question.operation)
-    if match.is_empty_envelope(profile.answer, result.document):
+    profile, thing = question.profile, comparison.thing_of(question.operation)
+    if comparison.is_empty_envelope(profile.answer, result.document):
         return Claim.UNCLEAR
     return claim_of_success(profile, write.operation.name, thing, _state_in(question, result), asked=True)
 
 
 def describe_claim(question: Call, reply: Reply, claim: Claim | None = None) -> str:
     """Return what the response to a query says, and why it does not count yet if its claim is given."""
-    thing, state = match.thing_of(question.operation), _state_in(question, reply)
+    thing, state = comparison.thing_of(question.operation), _state_in(question, reply)
     words = f"the {thing}'s state is {state}" if state else f"the profile does not say what the {thing}'s state means"
-    if match.is_empty_envelope(question.profile.answer, reply.document):
+    if comparison.is_empty_envelope(question.profile.answer, reply.document):
         words = f"the service says nothing about {question.reference}"
     earlier = ", perhaps of an earlier send" if claim in {Claim.UNDER_WAY, Claim.ENDED, Claim.DONE} else ""
     return (words if 200 <= reply.status < 300 else Outcome.ABSENT.value) + (describe_age(reply) or earlier)
@@ -510,7 +510,7 @@ def describe_claim(question: Call, reply: Reply, claim: Claim | None = None) -> 
 
 def _state_in(question: Call, reply: Reply) -> str | None:
     data = at(reply.document, question.profile.answer.data)
-    return match.state_in(question.profile, match.thing_of(question.operation), data)
+    return comparison.state_in(question.profile, comparison.thing_of(question.operation), data)
 
 
 def describe_age(reply: Reply) -> str:

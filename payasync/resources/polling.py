@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import backoff
 
-from payasync.endpoints import ORDER_STATES, REFUND_STATES
+from payasync.endpoints import CREATE_REFUND, ORDER_STATES, PLACE_ORDER, REFUND_STATES
 from payasync.errors import (
     NoAnswerError,
     NotSentError,
@@ -15,6 +15,7 @@ from payasync.errors import (
     WaitTimeoutError,
     frameless_async,
 )
+from payasync.evidence.claims import STATE_CLAIMS, Claim
 from payasync.settings import Pace, is_number, not_configured
 from payasync.wire.request import Request
 from payasync.wire.response import Response
@@ -100,7 +101,12 @@ class Namespace:
         raise missed
 
 
-_DONE: Final = ("paid", "refunded", "succeeded")
+_DONE: Final = frozenset(
+    state
+    for write in (PLACE_ORDER, CREATE_REFUND)
+    for state, claim in STATE_CLAIMS[write.name].items()
+    if claim is Claim.DONE
+)
 """The states that count at any age."""
 
 

@@ -48,10 +48,20 @@ PAGES: Final = {
     "status as text": b'{"code": "404", "message": "Not Found"}',
     "no code": b'{"message": "no Route matched with those values"}',
     "code of another type": b'{"code": true}',
+    "empty code": b'{"code": ""}',
     "used nonce": b'{"message": "the nonce was used before"}',
 }
 """What hops send in place of the service."""
 pages = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+
+
+async def test_listed_message_makes_no_text_a_code() -> None:
+    """If success has an integer code, a firewall's code that is a text is not the service's, whatever is listed."""
+    codes = evolve(CODED.codes, not_executed=(40,), retryable=(), absent=(4040, "no such refund"))
+    profile = evolve(CODED, answer=evolve(CODED.answer, ok=(0,)), codes=codes)
+    found, sends = await refunded(Recorder(otherwise=answer(403, b'{"code": "AccessDenied"}')), profile)
+
+    assert (OutcomeUnknownError, 1) == (type(found), sends)
 
 
 async def refunded(service: Recorder, profile: Profile = CODED) -> Any:

@@ -205,3 +205,42 @@ async def test_pending_of_an_earlier_place_is_no_acceptance(orders: Orders) -> N
     early = await orders.reconciled(6)
 
     assert (OutcomeUnknownError, "unknown") == (type(placed), early["orders.place"])
+
+
+async def test_lost_close_of_before_ends_with_a_new_place(orders: Orders, store: Journal) -> None:
+    """If an order is placed again, an unknown close of before counts no more: the next close is sent."""
+    await orders.called(PLACE)
+    orders.says["/payment/closeorder"] = LOST
+    lost = await orders.called(CLOSE)
+    orders.says |= {"/payment/closeorder": order("CLOSED"), "/payment/orderquery": order("CLOSED")}
+    await orders.reconciled(QUARANTINE)
+    await orders.called(PLACE)
+    (close,) = await store.find("orders.close", NUMBER)
+    closed = await orders.called(CLOSE)
+
+    assert (OutcomeUnknownError, "rejected", 1) == (type(lost), close.state, closed.attempts)
+
+
+async def test_close_that_is_queued_after_a_new_place_waits_for_a_worker(orders: Orders) -> None:
+    """If an order is placed again, a close that is added then is *new*, so that a search for unsent writes finds it."""
+    await orders.called(PLACE)
+    await orders.store.add(CLOSE, merchant="M1")
+    (close,) = await orders.store.find("orders.close", NUMBER)
+
+    assert ("new", True) == (close.state, close.queued)
+
+
+async def test_payment_that_is_repeated_is_asked_about_by_its_own_number(store: Journal, clock: Clock) -> None:
+    """A payment that is repeated under `intent=` has a number of its own, so that "failed" is about this payment."""
+    payments = [answer(200, b'{"code":"SBX_OK","paymentId":"P%d","status":"SBX_PENDING"}' % each) for each in (1, 2)]
+    failed = [answer(200, b'{"code":"SBX_OK","paymentId":"P%d","status":"SBX_FAILED"}' % each) for each in (1, 2)]
+    states = list[str]()
+    says = {"/v1/payments": payments[0]}
+    with Recorder(by_path=says) as recorder:
+        async with session(recorder, SAYS, journal=store, retry=QUICK) as pay:
+            for says["/v1/payments"], says["/payment/status"] in zip(payments, failed, strict=True):
+                await pay.payments.create(amount=450, currency="CAD", intent="invoice-42")
+                await Reconciler(pay, store, pace=Pace(clock=clock)).run_once()
+                states += [each.state for each in await store.list()]
+
+    assert ["rejected", "rejected"] == states

@@ -344,7 +344,7 @@ DESIGN: Final[dict[str, str]] = {
     "accepted": "succeeded rejected manual",
     "rejected": "sending new manual",
     "manual": "succeeded rejected",
-    "succeeded": "",
+    "succeeded": "rejected",
 }
 """Section 3 of the design: `NEW → SENDING → ACCEPTED | SUCCEEDED | REJECTED | UNKNOWN | MANUAL`, and so on."""
 SETTLED: Final = [(before, after) for before in ("sending", "unknown", "accepted") for after in STATES]

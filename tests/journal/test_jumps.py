@@ -19,7 +19,10 @@ from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.settings import boot_time
 from payasync.wire.call import Call, Reply, Send
+from tests.foreign.recorder import Recorder
 from tests.journal.building import LEASE, draft, refund
+from tests.journal.service import QUERY, SAYS, WRITE, said
+from tests.matrix.cells import session
 
 QUARANTINE: Final = 60.0
 HOUR: Final = 3600.0
@@ -103,6 +106,22 @@ async def test_clock_ends_the_lease_of_who_is_sending(ticks: Ticks, path: Path) 
         reports.append(await later(pay, journal, 3 * HOUR))
 
     assert [Report(waiting=1), Report(waiting=1), Report(sent=1)] == reports
+
+
+async def test_clock_ends_no_quarantine_of_an_accepted_repeat(ticks: Ticks, journal: SqliteJournal) -> None:
+    """If the wall clock jumps after a repeat was accepted, an old "failed" still counts only after the quarantine."""
+    says = {WRITE: said("PROCESSING"), QUERY: said("REFUND_FAILED")}
+    states = list[str]()
+    with Recorder(by_path=says) as service:
+        async with session(service, SAYS, journal=journal, retry=ONCE) as pay:
+            for jump, seconds in ((0.0, 0.0), (HOUR, 0.0), (2 * HOUR, QUARANTINE - 1), (3 * HOUR, 1.0)):
+                if jump <= HOUR:
+                    await pay.send(refund())
+                ticks.seconds += seconds
+                await later(pay, journal, jump + 1)
+                states += [each.state for each in await journal.list()]
+
+    assert ["rejected", "accepted", "accepted", "rejected"] == states
 
 
 async def test_another_machine(ticks: Ticks, pay: Session, journal: SqliteJournal) -> None:

@@ -284,7 +284,7 @@ SINCE: Final = "no usable response since 2026-12-31: "
 CACHED: Final = "the service does not know it (from a cache, 19 s old) yet, and it may still arrive"
 YET: Final = "the service does not know it yet, and it may still arrive"
 USED: Final = "the service does not know it; and it said before that the number was used"
-EARLIER: Final = "the refund is so, perhaps of an earlier send, and this one may still arrive"
+EARLIER: Final = "the refund is so, perhaps of an earlier send, and the last one may still arrive"
 NEVER: Final = "never arrived: the service does not know it"
 
 UNKNOWN_ONES: Final[dict[str, list[tuple[dict[str, Any], QueryResult, float, dict[str, Any]]]]] = {

@@ -342,7 +342,7 @@ async def test_quarantine(
 async def test_used_before_after_a_send_that_the_journal_knows_is_asked_about() -> None:
     """If the journal knows of an earlier send, "used before" leads to a query."""
     end = way(reply({}, 409), OK)
-    answer = await layer(ask=asking)(questioned().derived(sent_before=True), end.send)
+    answer = await layer(ask=asking)(questioned().derived(earlier_sends=1), end.send)
 
     assert (["W", "Q"], True) == (names(end), answer.recovered)
 
@@ -351,11 +351,11 @@ async def test_used_before_after_a_send_that_the_journal_knows_is_asked_about() 
 async def test_answer_that_holds_nothing_recovers_nothing(data: object) -> None:
     """An empty response to a query does not recover a write."""
     shape = evolve(PROFILE.answer, data="data")
-    profile, end = evolve(QUARANTINED, answer=shape), way(CUT, reply({"code": "OK", "data": data}))
+    profile, end = evolve(QUARANTINED, answer=shape), way(CUT, *[reply({"code": "OK", "data": data})] * 3)
     with pytest.raises(errors.OutcomeUnknownError, match="the service says nothing about R1; it may have been done"):
         await layer(ask=asking)(questioned(profile), end.send)
 
-    assert ["W", "Q"] == names(end)
+    assert ["W", "Q", "Q", "Q"] == names(end)
 
 
 SIGNING: Final = evolve(QUARANTINED, answer=evolve(QUARANTINED.answer, signature="sign"))

@@ -174,7 +174,7 @@ BAD_REQUEST_IDS: Final = [
 A_SCALAR: Final = (
     'a text, a finite number, true or false; a path of several steps stands in quotes: "meta.mode" = "live"'
 )
-NO_SCALARS: Final = (None, [1], {"b": 1}, {}, float("nan"), float("inf"), 2**64, "\ud83d")
+NO_SCALARS: Final[tuple[Any, ...]] = (None, [1], {"b": 1}, {}, float("nan"), float("inf"), 2**64, "\ud83d")
 A_WAIT: Final = "above 0, and at most 31622400 (a year)"
 SECONDS: Final = "a number of seconds, 0 or more"
 RULES: Final[list[tuple[str, str, list[Any]]]] = [

@@ -44,7 +44,7 @@ UPDATE payasync_intents SET
     reason = CASE WHEN queued AND :again THEN '' ELSE :reason END, queued = queued AND :queued,
     lease = NULL, due = CASE WHEN :state IN ('accepted', 'unknown') THEN coalesce(:due, :now) END, updated = :now,
     sent_at = CASE :state WHEN 'unknown' THEN :now ELSE sent_at END,
-    tick = CASE :state WHEN 'unknown' THEN :tick ELSE tick END,
+    tick = CASE WHEN :state IN ('unknown', 'accepted') THEN :tick ELSE tick END,
     answered = :answered OR (answered AND :state = 'unknown'), outcome = coalesce(:outcome, outcome), denied = 0,
     silent_since = NULL, ineffective = ineffective + :ineffective
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id;
