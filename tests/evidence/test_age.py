@@ -150,7 +150,7 @@ async def test_constant_gives_each_query_an_address_of_its_own() -> None:
         sent = dict(parse_qsl(service.only.query))
     async with Sandbox(profile=evolve(PROFILE, constants=constants)) as sandbox, sandbox.session() as pay:
         order = await sandbox.given.paid_order(total_amt=450)
-        await pay.refunds.create(**{**REFUND, "out_trade_no": order})
+        await pay.send(evolve(CreateRefund(**REFUND), out_trade_no=order))
         played = await pay.refunds.status("R1")
 
     assert sent["t"][:10] == sent["at"][1:]

@@ -493,7 +493,7 @@ UNDERSTANDING: Final = (
         'answer.amounts = "major"',
         refund,
         kind,
-        REFUNDED[::-1],
+        (REFUNDED[1], REFUNDED[0]),
         by_path={f"{BASE_PATH}/payment/refund": answer(200, b'{"totalAmt":"0.15"}')},
     ),
     ended_as("answer.must = {live = true}", query, READ, b'{"live":false}', ""),
