@@ -155,9 +155,9 @@ class Comparison:
         self.fields: tuple[ComparedField, ...] = tuple(
             sorted(fields, key=lambda each: each.kind is not ValueKind.NUMBER)
         )
-        self.uncompared = uncompared
-        self.major = major
-        self.must = tuple(must)
+        self.uncompared: tuple[tuple[str, str], ...] = uncompared
+        self.major: bool = major
+        self.must: tuple[tuple[str, object], ...] = tuple(must)
         simple = not self.must and all("." not in each.path and not each.required for each in self.fields)
         self.names: frozenset[str] | None = frozenset(each.path for each in self.fields) if simple else None
         sent = (*((each.name, each.sent_as) for each in self.fields), *uncompared)
