@@ -16,6 +16,7 @@ from payasync.evidence.claims import COLUMNS, GROUNDS, Claim, Ground
 from payasync.journal import SqliteJournal
 from tests.evidence.test_age import STATED
 from tests.evidence.test_origin import KEYS, REFUND
+from tests.evidence.test_origin import refunded as sent
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
 
 SAYS: Final = evolve(
@@ -131,3 +132,13 @@ async def test_claim_that_lacks_a_ground_changes_nothing(tmp_path: Path, claim: 
     )
 
     assert (OutcomeUnknownError, "unknown", 1) == (type(error), state, sends)
+
+
+async def test_without_a_journal_an_end_may_be_that_of_an_earlier_call() -> None:
+    """A call without a journal knows no earlier calls: "failed" leaves it unknown, and "processing" is believed."""
+    ended, _ = await sent(Recorder([RESET], otherwise=said(Claim.ENDED)), SAYS)
+    under_way, _ = await sent(Recorder([RESET], otherwise=said(Claim.UNDER_WAY)), SAYS)
+
+    assert (OutcomeUnknownError, "failed") == (type(ended), ended.response.data["state"].lower())
+    assert "the refund's state is failed, perhaps of an earlier send" in str(ended)
+    assert ("processing", True) == (under_way.state, under_way.recovered)

@@ -221,6 +221,18 @@ async def test_lost_close_of_before_ends_with_a_new_place(orders: Orders, store:
     assert (OutcomeUnknownError, "rejected", 1) == (type(lost), close.state, closed.attempts)
 
 
+async def test_refused_close_stays_refused_after_a_new_place(orders: Orders) -> None:
+    """If an order is placed again, a close that was refused changes nothing: the next close is sent anyway."""
+    await orders.called(PLACE)
+    orders.says |= {"/payment/closeorder": REFUSED, "/payment/orderquery": order("CLOSED")}
+    await orders.called(CLOSE)
+    (refused,) = await orders.store.find("orders.close", NUMBER)
+    await orders.reconciled(QUARANTINE)
+    await orders.called(PLACE)
+
+    assert [refused] == await orders.store.find("orders.close", NUMBER)
+
+
 async def test_close_that_is_queued_after_a_new_place_waits_for_a_worker(orders: Orders) -> None:
     """If an order is placed again, a close that is added then is *new*, so that a search for unsent writes finds it."""
     await orders.called(PLACE)
