@@ -17,8 +17,8 @@ _TOLERANCE: Final = 2.0
 _SECONDS: Final = re.compile(r"(?<![^\s,])[0-9]{1,12}(?![^\s,])")
 
 
-Posted: TypeAlias = deque[tuple[float, MultiMapping[str]]]
-"""The last quick responses to a POST, which no cache can have had: when each came, and its headers.
+Posted: TypeAlias = deque[tuple[float, MultiMapping[str], float]]
+"""The last responses to a POST, which no cache can have had: when each came, its headers, and how long it took.
 
 They show by how much the clocks of the service and of this machine differ.
 """
@@ -33,7 +33,9 @@ def age_of(received: float, headers: MultiMapping[str], posted: Posted) -> float
         posted: Responses to compare its `Date` with.
     """
     stated = max(map(int, _SECONDS.findall(",".join(headers.getall("Age", ())))), default=0)
-    usual = max((_lag(*each) for each in posted), default=-inf)
+    lags = [(took <= QUICK, _lag(at, its)) for at, its, took in posted]
+    # A slow one shows a larger difference, so that it is better than none.
+    usual = max((lag for quick, lag in lags if quick or not any(each for each, _ in lags)), default=-inf)
     by_date = _lag(received, headers) - usual - _TOLERANCE if usual > -inf else 0.0
     return max(float(stated), by_date, 0.0)
 

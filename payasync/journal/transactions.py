@@ -233,7 +233,7 @@ class _StoreDraft(Write[BeginResult]):
         found = yield from find_intents(SQL["matching"], vars(draft), FOR_UPDATE)
         if not found:  # the stored intent was deleted in the meantime, or the merchant had no service yet
             return (yield from self.transaction(now))
-        begun = match_draft(draft, found, now)
+        begun = yield from _recheck_close(match_draft(draft, found, now), now)
         unusable = begun.step is Step.CONFLICT or begun.intent.damaged
         return begun if unusable else (yield from self._repeat(begun))
 
@@ -309,7 +309,7 @@ def claim(
     """Make an intent *sending*, unless its state forbids it."""
     stored = yield from _lock_intent(intent_id)
     yield from bind_service(stored.merchant, binding)
-    begun = BeginResult(next_step(stored, now, fence=fence), stored)
+    begun = yield from _recheck_close(BeginResult(next_step(stored, now, fence=fence), stored), now)
     if begun.step is Step.SEND:
         # A person may have rejected the intent after the sender read it.
         check_queued(stored)
@@ -324,6 +324,19 @@ def _place_of(close: Intent) -> Transaction[Intent | None]:
     return found[0] if found else None
 
 
+def _recheck_close(begun: BeginResult, now: datetime) -> Transaction[BeginResult]:
+    """Return what follows for a caller of a close: it is sent again if its order may be open, placed more than once.
+
+    The recorded response may be about the order before, which was closed when the last place arrived.
+    """
+    close = begun.intent
+    place = (yield from _place_of(close)) if begun.step is Step.ANSWER and close.operation == CLOSE_ORDER.name else None
+    if place is None or place.sends < 2 or place.state not in {"sending", *ASKED_STATES}:  # noqa: PLR2004 - twice
+        return begun
+    yield from _end_close(place, now)
+    return BeginResult(Step.SEND, close)
+
+
 def _end_close(placed: Intent, now: datetime) -> Transaction[None]:
     """Reject the recorded close of an order that is placed again: the next close is sent."""
     for each in (
@@ -331,7 +344,7 @@ def _end_close(placed: Intent, now: datetime) -> Transaction[None]:
             SQL["find"], values_to_find(CLOSE_ORDER.name, placed.reference or "", placed.merchant), FOR_UPDATE
         )
     ):
-        if each.state in {"succeeded", *ASKED_STATES}:
+        if each.state in {"sending", "succeeded", *ASKED_STATES}:
             values = {"id": each.id, "state": "rejected", "reason": PLACED_AGAIN, "now": now, "queued": False}
             yield from find_intents(SQL["resolve"], values)
 

@@ -28,7 +28,7 @@ from payasync.errors import (
     PayasyncError,
     SessionClosedError,
 )
-from payasync.evidence.age import POSTS, QUICK, Posted, age_of
+from payasync.evidence.age import POSTS, Posted, age_of
 from payasync.settings import boot_time, canonical_url
 from payasync.transport.aiohttp_request import OneShotBody
 from payasync.transport.deadlines import Deadline, LeaseOverError, NoFreeConnectionError, TooLateError, running_task
@@ -109,8 +109,8 @@ class Transport:
             reply = Reply(response.status, headers, whole, pool.deadlines.time() - began, attempt)
             if operation.read:
                 reply = evolve(reply, age=age_of(boot_time(), headers, self._posted))
-            if reply.elapsed <= QUICK and operation.method == "POST":
-                self._posted.append((boot_time(), headers))
+            if operation.method == "POST":
+                self._posted.append((boot_time(), headers, reply.elapsed))
             return reply  # noqa: TRY300 - an error above is a failed attempt
         except asyncio.CancelledError as cancelled:
             _abort(pool, body, response)

@@ -108,6 +108,13 @@ async def test_age_by_date(answers: list[Answer], ages: list[float]) -> None:
     assert ages == await asked(answers)
 
 
+async def test_slow_post_shows_the_clocks_if_no_quick_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If each POST took longer than a second, their dates are used: they can only show too small an age."""
+    monkeypatch.setattr("payasync.evidence.age.QUICK", -1.0)
+
+    assert [28] == await asked([POST(0), GET(-30)])
+
+
 async def test_queries_ask_caches_to_stay_out() -> None:
     """Each query asks for an uncached response, and a write has no such header."""
     with Recorder(otherwise=DONE) as service:

@@ -1,7 +1,9 @@
 """A number that was sent more than once: what the service says of it may be of an earlier send."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from threading import Event
 from typing import Any, Final
 
 import pytest
@@ -11,6 +13,7 @@ from payasync import CloseOrder, OutcomeUnknownError, PayasyncError, PlaceOrder,
 from payasync.journal import Journal, Reconciler
 from payasync.settings import Pace
 from tests.foreign.recorder import Answer, Recorder, answer
+from tests.inside import until
 from tests.journal.building import Clock
 from tests.journal.service import LOST, QUARANTINE, QUICK, SAYS, Service, said, serving
 from tests.matrix.cells import session
@@ -122,10 +125,10 @@ PLACE: Final = PlaceOrder(out_trade_no=NUMBER, total_amt=450, currency="CAD")
 CLOSE: Final = CloseOrder(out_trade_no=NUMBER)
 
 
-def order(state: str) -> Answer:
-    """Return a response about the order."""
+def order(state: str, after: Event | None = None) -> Answer:
+    """Return a response about the order, which waits for an event if one is given."""
     facts = {"code": "SBX_OK", "status": f"SBX_{state}", "outTradeNo": NUMBER, "totalAmt": 450, "merchantId": "M1"}
-    return answer(200, json.dumps(facts).encode())
+    return answer(200, json.dumps(facts).encode(), after=after)
 
 
 class Orders:
@@ -219,6 +222,33 @@ async def test_lost_close_of_before_ends_with_a_new_place(orders: Orders, store:
     closed = await orders.called(CLOSE)
 
     assert (OutcomeUnknownError, "rejected", 1) == (type(lost), close.state, closed.attempts)
+
+
+async def test_close_of_the_order_before_is_no_close_of_a_late_place(orders: Orders) -> None:
+    """If the response to a second place is lost, a close may be told "closed" of the first order: it is sent again."""
+    orders.says["/payment/unifiedorder"] = LOST
+    orders.says["/payment/orderquery"] = answer(404, b'{"code":"SBX_NOT_FOUND"}')
+    placed = await orders.called(PLACE)
+    closed = [await orders.called(CLOSE), await orders.called(CLOSE)]
+
+    assert (OutcomeUnknownError, [1, 1]) == (type(placed), [each.attempts for each in closed])
+
+
+async def test_place_during_a_close_ends_the_record_of_that_close(orders: Orders, store: Journal) -> None:
+    """If an order is placed again while a close is in flight, the next close is sent, too."""
+    await orders.called(PLACE)
+    orders.says["/payment/orderquery"] = order("CLOSED")
+    await orders.reconciled(QUARANTINE)
+    after = Event()
+    orders.says["/payment/closeorder"] = order("CLOSED", after)
+    closing = asyncio.create_task(orders.called(CLOSE))
+    await until(lambda: orders.received("/payment/closeorder") > 1)
+    await orders.called(PLACE)
+    after.set()
+    first, again = await closing, await orders.called(CLOSE)
+    (place,) = await store.find("orders.place", NUMBER)
+
+    assert ("accepted", [1, 1]) == (place.state, [each.attempts for each in (first, again)])
 
 
 async def test_refused_close_stays_refused_after_a_new_place(orders: Orders) -> None:
