@@ -1,5 +1,6 @@
 """Responses out of caches, which answer a question that was asked earlier."""
 
+from collections import deque
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from functools import partial
@@ -8,8 +9,10 @@ from urllib.parse import parse_qsl
 
 import pytest
 from attrs import evolve
+from multidict import CIMultiDict
 
 from payasync import CreateRefund, Endpoint, OutcomeUnknownError, States
+from payasync.evidence.age import age_of
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.session import Session
 from tests.evidence.test_origin import CODED, KEYS, REFUND, refunded
@@ -108,11 +111,17 @@ async def test_age_by_date(answers: list[Answer], ages: list[float]) -> None:
     assert ages == await asked(answers)
 
 
-async def test_slow_post_shows_the_clocks_if_no_quick_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If each POST took longer than a second, their dates are used: they can only show too small an age."""
-    monkeypatch.setattr("payasync.evidence.age.QUICK", -1.0)
+@pytest.mark.parametrize(("took", "age"), [((0.5, 5.0), 28), ((5.0, 5.0), 18)])
+def test_slow_post_shows_the_clocks_if_no_quick_one_does(took: tuple[float, float], age: float) -> None:
+    """The dates of slow POSTs are used only without a quick one, because they can show too small an age."""
 
-    assert [28] == await asked([POST(0), GET(-30)])
+    def date(seconds: float) -> CIMultiDict[str]:
+        return CIMultiDict(Date=format_datetime(NOON + timedelta(seconds=seconds), usegmt=True))
+
+    noon = NOON.timestamp()
+    posted = deque([(noon, date(0), took[0]), (noon, date(-10), took[1])])
+
+    assert age == age_of(noon, date(-30), posted)
 
 
 async def test_queries_ask_caches_to_stay_out() -> None:
