@@ -12,7 +12,7 @@ from attrs import evolve
 from multidict import CIMultiDict
 
 from payasync import CreateRefund, Endpoint, OutcomeUnknownError, States
-from payasync.evidence.age import age_of
+from payasync.evidence.age import Posted, age_of
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.session import Session
 from tests.evidence.test_origin import CODED, KEYS, REFUND, refunded
@@ -119,7 +119,7 @@ def test_slow_post_shows_the_clocks_if_no_quick_one_does(took: tuple[float, floa
         return CIMultiDict(Date=format_datetime(NOON + timedelta(seconds=seconds), usegmt=True))
 
     noon = NOON.timestamp()
-    posted = deque([(noon, date(0), took[0]), (noon, date(-10), took[1])])
+    posted: Posted = deque([(noon, date(0), took[0]), (noon, date(-10), took[1])])
 
     assert age == age_of(noon, date(-30), posted)
 
