@@ -144,6 +144,7 @@ def values_for(name: str, number: int) -> dict[str, Any]:
         "now": moment,
         "number": f"refunds.create:R{FIRST + number}",
         "odd": 1,
+        "ineffective": 1,
         "old": "https://used.example",
         "operation": "refunds.create",
         "questions": 8,

@@ -15,6 +15,7 @@ from payasync import (
     Accept,
     AnswerShape,
     Auth,
+    Endpoint,
     HttpCodes,
     NotificationShape,
     Parameter,
@@ -68,6 +69,7 @@ class Draw:
             "identifier": self._one("[A-Z0-9]{2,32}", "[A-Z][A-Z0-9_]{0,40}"),
             "amount_unit": "major",
             "signature": self._signature(fields["return_url"]),
+            "endpoints": {query: Endpoint(number="merchant") for query in ("orders.query", "refunds.status")},
             "fields": fields,
             "formats": {"start_date": self._one("%d.%m.%Y", "%Y%m%d", "%m/%d/%Y")},
             "constants": {

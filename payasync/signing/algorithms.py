@@ -46,7 +46,9 @@ def _is_of_a_pair(text: str) -> bool:
         der = bytes.fromhex(plain) if plain.startswith("30") else base64.b64decode(f"{plain}==")
         start = 2 + max(der[1] - 128, 0)
         size = int.from_bytes(der[2:start] or der[1:2], "big")
-        return der[:1] == b"0" and len(der) - start == size >= 42 and der[start] in b"\x02\x30"  # noqa: PLR2004 - above
+        # A number; or a sequence that is long, as in a certificate, or begins with the name of an algorithm.
+        inner = der[start] == 2 or (der[start] == 48 and (der[start + 1] >= 128 or der[start + 2] == 6))  # noqa: PLR2004
+        return der[:1] == b"0" and len(der) - start == size >= 42 and inner  # noqa: PLR2004 - above
     return False
 
 
