@@ -171,7 +171,7 @@ class Intent(Draft):
 
     @property
     def sends(self) -> int:
-        """How many sends may have had an effect: what the service says may be about any of them."""
+        """How many sends may have had an effect. A response may be about any of these."""
         return self.attempts - self.ineffective
 
     @property
