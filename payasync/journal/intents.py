@@ -358,7 +358,7 @@ def _names_another(draft: Draft, stored: Intent) -> bool:
 
     Of a request that was never sent, only `extra` is known: the constants come with the profile that sends it.
     """
-    mine, theirs = _beyond_arguments(draft), _beyond_arguments(stored)
+    mine, theirs = _named_by(draft), _named_by(stored)
     names = {*mine, *theirs}
     if (draft.named is None) != (stored.named is None):
         names = set(mine if draft.named is None else theirs)
@@ -371,7 +371,7 @@ def _values_differ(name: str, mine: object, theirs: object) -> bool:
     return str(mine).casefold() != str(theirs).casefold() if name == "currency" else str(mine) != str(theirs)
 
 
-def _beyond_arguments(draft: Draft) -> Mapping[str, object]:
+def _named_by(draft: Draft) -> Mapping[str, object]:
     return compared_fields(draft.request.get("extra", {})) if draft.named is None else draft.named
 
 

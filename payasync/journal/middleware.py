@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER
 from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError, StorageError
-from payasync.journal.drafts import Keep, beyond_arguments, draft_from_call, request_from_intent
+from payasync.journal.drafts import Keep, draft_from_call, named_by, request_from_intent
 from payasync.journal.intents import (
     BeginResult,
     Intent,
@@ -207,7 +207,7 @@ class Recorder:
         if call.entry is None:
             draft = draft_from_call(call, merchant, self._keep)
             return self._start_begin(draft, lease, service=service)
-        entry, named, key = call.entry, beyond_arguments(call), call.idempotency_key or None
+        entry, named, key = call.entry, named_by(call), call.idempotency_key or None
         return self._journal.claim(entry.id, lease, fence=entry.fence, service=service, named=named, key=key)
 
     async def _undo(self, beginning: PendingResult) -> None:
