@@ -167,7 +167,7 @@ class Recorder:
             finally:
                 del reply  # which refers to this frame
         state, reason = state_of_response(call, reply)
-        if reply.recovered and await self._may_be_of_earlier_place(call, intent):
+        if await self._may_be_of_earlier_place(call, reply, intent):
             lost = unknown_error(call, EARLIER, reply)
             lost.add(used_before=call.progress.used_before)
             await self._settle_error(call, lost, intent)
@@ -176,13 +176,17 @@ class Recorder:
         await self._settle_in_time(call, intent, state, outcome=self._journal.outcome(call, reply), reason=reason)
         return reply
 
-    async def _may_be_of_earlier_place(self, call: Call, close: Intent) -> bool:
-        """Return whether the close that a query shows may be one of before its order was placed again."""
+    async def _may_be_of_earlier_place(self, call: Call, reply: Reply, close: Intent) -> bool:
+        """Return whether "closed" may be about the order that was closed before its number was placed again.
+
+        A query may show that order. A response to the close itself is about it if the last place arrives later.
+        """
         if call.operation != CLOSE_ORDER or close.reference is None:
             return False
         places = await self._journal.find(PLACE_ORDER.name, close.reference, merchant=close.merchant)
         quarantine = call.profile.recovery.quarantine
-        return any(sends_about(close, place, quarantine) > 1 for place in places)
+        late = [each for each in places if reply.recovered or each.state in {"sending", "unknown", "manual"}]
+        return any(sends_about(close, each, quarantine) > 1 for each in late)
 
     async def _settle_failed(
         self, call: Call, error: Exception, intent: Intent, lease: Lease, notify: Notify | None

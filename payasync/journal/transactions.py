@@ -327,10 +327,12 @@ def _place_of(close: Intent) -> Transaction[Intent | None]:
 def _recheck_close(begun: BeginResult, now: datetime) -> Transaction[BeginResult]:
     """Return what follows for a caller of a close: it is sent again if its order may be open, placed more than once.
 
-    The recorded response may be about the order before, which was closed when the last place arrived.
+    The response to it may be about the order before, which was closed when the last place arrived.
     """
     close = begun.intent
-    place = (yield from _place_of(close)) if begun.step is Step.ANSWER and close.operation == CLOSE_ORDER.name else None
+    if begun.step not in {Step.ANSWER, Step.ASK} or close.operation != CLOSE_ORDER.name or close.damaged:
+        return begun
+    place = None if close.state == "manual" else (yield from _place_of(close))
     if place is None or place.sends < 2 or place.state not in {"sending", *ASKED_STATES}:  # noqa: PLR2004 - twice
         return begun
     yield from _end_close(place, now)

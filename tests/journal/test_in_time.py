@@ -225,13 +225,21 @@ async def test_lost_close_of_before_ends_with_a_new_place(orders: Orders, store:
 
 
 async def test_close_of_the_order_before_is_no_close_of_a_late_place(orders: Orders) -> None:
-    """If the response to a second place is lost, a close may be told "closed" of the first order: it is sent again."""
+    """If the response to a second place is lost, "closed" may be of the first order: each close stays unknown.
+
+    A close moves no money, so the next close is sent. If the second order arrives late, the caller is told.
+    """
     orders.says["/payment/unifiedorder"] = LOST
     orders.says["/payment/orderquery"] = answer(404, b'{"code":"SBX_NOT_FOUND"}')
-    placed = await orders.called(PLACE)
-    closed = [await orders.called(CLOSE), await orders.called(CLOSE)]
+    await orders.called(PLACE)
+    first, again = await orders.called(CLOSE), await orders.called(CLOSE)
+    orders.says["/payment/orderquery"] = order("PENDING")
+    late = await orders.reconciled(QUARANTINE + 1)
 
-    assert (OutcomeUnknownError, [1, 1]) == (type(placed), [each.attempts for each in closed])
+    assert [(OutcomeUnknownError, 1)] * 2 == [(type(each), each.attempts) for each in (first, again)]
+    assert "placed again" in str(first)
+    assert 3 == orders.received("/payment/closeorder")
+    assert {"orders.place": "accepted", "orders.close": "rejected"} == late
 
 
 async def test_place_during_a_close_ends_the_record_of_that_close(orders: Orders, store: Journal) -> None:
