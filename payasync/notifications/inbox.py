@@ -50,6 +50,7 @@ class Received:
         event: The service's own name of the event, if there is one.
         verified: The service signed it.
         lasting: It is verified, but has no signed time, so it can come again at any time. Its key is never deleted.
+        held: Why it is held from the start; empty: it is dispatched.
         raw: The body, as it was received.
         headers: Those of `STORED_HEADERS`, as they were received.
         received_at: The time of arrival, an aware datetime.
@@ -62,6 +63,7 @@ class Received:
     event: str | None = None
     verified: bool = False
     lasting: bool = False
+    held: str = ""
     raw: bytes = field(repr=False)
     headers: Mapping[str, str] = field(factory=dict, converter=_select_stored, repr=False)
     received_at: datetime
@@ -71,11 +73,13 @@ class Added(Enum):
     """The result of adding a notification; it can be acknowledged in each case."""
 
     NEW = auto()
-    """It is the first with its key, and pending."""
+    """No other event of its key is dispatched or handled, and it is pending."""
     AGAIN = auto()
     """It is a duplicate, and nothing was added."""
     CONFLICT = auto()
-    """Its key is known with another body. It was added, and is held."""
+    """An event of its key with another body is dispatched or was handled. It was added, and is held."""
+    HELD = auto()
+    """It is genuine, and cannot be used as it is. It was added, and is held."""
 
 
 @frozen(kw_only=True)
@@ -201,7 +205,8 @@ class Inbox(ABC):
             raise invalid_argument("state", f"pending, {', '.join(sorted(ENDS))}", state)
         values = {"state": state, "reason": reason, "failed": int(wait is not None), "due": None}
         if state != "pending":
-            return await self._run(lambda _: _change(claim, SQL["finish"], **values))
+            # While a held event gives way to the next one, no other of its key is added.
+            return await self._run(partial(_end, claim, values), claim.event.key if state == "held" else "")
         pause = timedelta(seconds=wait or 0)
         return await self._run(lambda now: _change(claim, SQL["finish"], **{**values, "due": now + pause}))
 
@@ -263,10 +268,15 @@ def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
     others = yield SQL["same_key"], {"key": values["key"]}
     if any(other["digest"] == values["digest"] for other in others):
         return Added.AGAIN
-    if not others:
+    if reason := values["held"]:
+        yield SQL["add"], {**values, "state": "held", "reason": reason, "due": None}
+        return Added.HELD
+    # An event that a handler or `expect` has seen, and that is held since, does not block a later one.
+    first = next((other["id"] for other in others if other["state"] != "held" or not other["attempts"]), None)
+    if first is None:
         yield SQL["add"], {**values, "state": "pending", "reason": "", "due": now}
         return Added.NEW
-    reason = f"event {others[0]['id']} came with the same key and another body"
+    reason = f"event {first} came with the same key and another body"
     yield SQL["add"], {**values, "state": "held", "reason": reason, "due": None}
     return Added.CONFLICT
 
@@ -284,6 +294,14 @@ def _claim(limit: int, lease: timedelta, now: datetime) -> Statements[list[Claim
 def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:
     """Change a leased event; return whether the lease was still held."""
     return bool((yield statement, {"id": claim.event.id, "fence": claim.fence, **values}))
+
+
+def _end(claim: Claim, values: Mapping[str, Any], now: datetime) -> Statements[bool]:
+    """End a lease. If the event is done, held ones of its key are superseded. If it is held, the next of its key waits."""
+    ended = yield from _change(claim, SQL["finish"], **values)
+    if ended and (name := {"done": "supersede", "held": "release"}.get(values["state"])):
+        yield SQL[name], {"id": claim.event.id, "now": now}
+    return ended
 
 
 def _next_due(now: datetime) -> Statements[float | None]:

@@ -1,7 +1,7 @@
 -- The statements of an inbox. SQLite takes the row locks for comments, and `to_psycopg` adapts the rest.
 
 -- name: same_key
-SELECT id, digest FROM payasync_events WHERE key = :key ORDER BY id;
+SELECT id, digest, state, attempts FROM payasync_events WHERE key = :key ORDER BY id;
 
 -- name: add
 INSERT INTO payasync_events
@@ -37,6 +37,20 @@ RETURNING id;
 UPDATE payasync_events
 SET state = :state, reason = :reason, due = :due, since = :now, failures = failures + :failed
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
+
+-- name: supersede
+-- What was held before its key was known has `held:` before the key.
+UPDATE payasync_events SET state = 'superseded', since = :now WHERE state = 'held' AND id <> :id AND key IN (
+    (SELECT key FROM payasync_events WHERE id = :id), (SELECT 'held:' || key FROM payasync_events WHERE id = :id))
+RETURNING id;
+
+-- name: release
+-- The next event of the same key, which nobody has seen because the event that is held now came before it.
+UPDATE payasync_events SET state = 'pending', reason = '', due = :now, since = :now WHERE id = (
+    SELECT min(other.id) FROM payasync_events AS event JOIN payasync_events AS other ON other.key = event.key
+    WHERE event.id = :id AND other.id <> :id AND other.state = 'held' AND other.attempts = 0
+    AND substr(other.key, 1, 5) <> 'held:')
+RETURNING id;
 
 -- name: rename
 UPDATE payasync_events SET kind = :kind, key = :key, weak = :weak
