@@ -112,7 +112,7 @@ class Keyed:
         algorithm: md5, hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
         encoding: The form of the signature: hex, HEX, base64, or base64-percent (base64, percent-encoded).
         min_rsa_bits: The fewest bits of an RSA key. Fewer than 2048 only where a service has nothing better.
-        service_key: Whose the key that verifies is: `shared` by all merchants, or this `merchant`'s alone.
+        service_key: The key that verifies is `shared` by all merchants, or this `merchant`'s alone.
             Empty: shared if the algorithm is asymmetric.
     """
 
@@ -192,7 +192,7 @@ class SortedPairs(Keyed):
         algorithm: md5, hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
         encoding: The form of the signature: hex, HEX, base64, or base64-percent (base64, percent-encoded).
         min_rsa_bits: The fewest bits of an RSA key. Fewer than 2048 only where a service has nothing better.
-        service_key: Whose the key that verifies is: `shared` by all merchants, or this `merchant`'s alone.
+        service_key: The key that verifies is `shared` by all merchants, or this `merchant`'s alone.
             Empty: shared if the algorithm is asymmetric.
         separator: The text between the pairs; not empty.
         exclude: Fields that are not signed.
@@ -464,7 +464,7 @@ class Template(Keyed):
         algorithm: hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
         encoding: The form of the signature: hex, HEX, base64, or base64-percent (base64, percent-encoded).
         min_rsa_bits: The fewest bits of an RSA key. Fewer than 2048 only where a service has nothing better.
-        service_key: Whose the key that verifies is: `shared` by all merchants, or this `merchant`'s alone.
+        service_key: The key that verifies is `shared` by all merchants, or this `merchant`'s alone.
             Empty: shared if the algorithm is asymmetric.
         text: The text that is signed. It may hold `{method}`, `{path}`, `{query}`, `{url}`, `{merchant_id}`,
             `{timestamp}`, `{milliseconds}`, `{datetime}`, `{nonce}`, `{body}`, `{signing_key}` if the key is a
