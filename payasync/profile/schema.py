@@ -90,6 +90,7 @@ def _is_path(value: str | None) -> bool:
 
 
 _IS_PATH: Final = must_be(_IN_THE_DOCUMENT, _is_path)
+_COMPARED: Final = must_be(f"{_IN_THE_DOCUMENT}; or empty, to compare nothing", _is_path)
 _EXPECTED: Final = [
     must_be(f"a table, with {_IN_THE_DOCUMENT}", lambda table: "" not in table and all(map(_is_path, table))),
     each_must_be(
@@ -169,9 +170,8 @@ def _a_path(means: str, needed_by: tuple[str, ...] = ALL, *, rule: Validator = _
 
 def _a_compared_path(means: str, needed_by: tuple[str, ...], *, assumed: bool = True) -> Any:
     """Return a field for a dotted path to a compared value: `None` for its wire name, empty to compare nothing."""
-    validator = must_be(f"{_IN_THE_DOCUMENT}; or empty, to compare nothing", _is_path)
     means = f"a response that names another {means} is refused" if assumed else means
-    return field(default=None, validator=validator, metadata=asks(means, needed_by, assumed=assumed))
+    return field(default=None, validator=_COMPARED, metadata=asks(means, needed_by, assumed=assumed))
 
 
 def _a_status(means: str) -> Any:
@@ -189,6 +189,8 @@ _SCHEMES: Final = must_be(
 _CHECKED: Final = asks("the schemes of addresses for a browser", ("orders.place",), changed=True)
 _MEANINGS: Final = "the service's values of our states"
 _HELD: Final = asks("what each success must hold, by its path in the payload", assumed=True)
+_NAMES_MERCHANT: Final = asks("a notification that names another merchant there is held", (), assumed=True)
+_UNIT: Final = asks("the unit of amounts in notifications: as sent, or major; else that of responses", (), assumed=True)
 _ACCEPTED: Final = asks("what the service takes; empty: not checked here")
 
 
@@ -724,14 +726,19 @@ class NotificationShape:
         kinds: The service's event names, by our kinds.
         tells: By kind, the path of a field that only notifications of this kind have; relative to `data`. Kinds whose
             events are in `kinds` may share a field, which then holds their state.
-        time: The path of a timestamp.
+        time: The path of the time of the delivery, which is new in each delivery. The window judges it. Empty: no time
+            in the body is judged.
+        event_time: The path of the event's own time, which a redelivery repeats. It is shown, and never judged.
         timezone: The time zone of times without an offset, such as `America/Toronto`. A time that the clocks skip or
             repeat has the offset from before the change. Empty: such times are refused.
-        tolerance: Seconds that the timestamp may lie in the past or in the future.
+        tolerance: Seconds that `time` may lie in the past or in the future.
         id: By kind, the paths whose values together identify an event.
-        out_trade_no: The order's number, which a confirmation asks about; relative to `data`, as the next two.
+        out_trade_no: The order's number, which a confirmation asks about; relative to `data`, as the next three.
         out_refund_no: The refund's number.
         subscription_id: The subscription's number.
+        merchant_id: The merchant's number. `None`: at its wire name, if it is there. Empty: not compared.
+        amounts: The unit of amounts in notifications, as `AnswerShape.amounts`. Empty: the unit of responses.
+        must: What each notification must hold, by paths relative to `data`, as `AnswerShape.must`.
         volatile: Fields that a redelivery may change: names, at any depth, or dotted paths.
         ack_status: The HTTP status that acknowledges.
         ack_body: The body that acknowledges.
@@ -765,7 +772,8 @@ class NotificationShape:
         validator=each_must_be(_IN_THE_DOCUMENT, lambda path: path and _is_path(path)),
         metadata=asks("the path of a field that only notifications of a kind have, by our kinds", (), changed=True),
     )
-    time: str = _a_path("the path of a timestamp", ())
+    time: str = _a_path("the path of the time of the delivery, which is new in each: the window judges it", ())
+    event_time: str = _a_path("the path of the event's own time: it is shown, and never judged", ())
     timezone: str = field(
         default="",
         validator=must_be("a time zone, such as America/Toronto (where the system has none: install tzdata)", _is_zone),
@@ -783,6 +791,9 @@ class NotificationShape:
     out_trade_no: str = _a_path("the path of the order's number, which a confirmation asks about", ())
     out_refund_no: str = _a_path("the path of the refund's number, which a confirmation asks about", ())
     subscription_id: str = _a_path("the path of the subscription's number", ())
+    merchant_id: str | None = field(default=None, validator=_COMPARED, metadata=_NAMES_MERCHANT)
+    amounts: Literal["", "as sent", "major"] = field(default="", metadata=_UNIT)
+    must: Mapping[str, Any] = field(factory=dict, hash=False, converter=to_dict, validator=_EXPECTED, metadata=_HELD)
     volatile: tuple[str, ...] = field(default=(), converter=to_tuple)
     ack_status: int | None = _a_status("the HTTP status that acknowledges a notification")
     ack_body: str = field(default="", metadata=asks("the body that acknowledges a notification", ()))

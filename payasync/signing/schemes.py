@@ -112,6 +112,8 @@ class Keyed:
         algorithm: md5, hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
         encoding: The form of the signature: hex, HEX, base64, or base64-percent (base64, percent-encoded).
         min_rsa_bits: The fewest bits of an RSA key. Fewer than 2048 only where a service has nothing better.
+        service_key: The key that verifies is `shared` by all merchants, or this `merchant`'s alone.
+            Empty: shared if the algorithm is asymmetric.
     """
 
     algorithm: AlgorithmName | Literal[""] = ""
@@ -120,6 +122,12 @@ class Keyed:
         default=MIN_RSA_BITS,
         validator=must_be("an integer from 1024 to 16384", lambda bits: bits in range(1024, 16_385)),
     )
+    service_key: Literal["", "shared", "merchant"] = ""
+
+    @property
+    def shares_service_key(self) -> bool:
+        """Whether the key that verifies is that of all merchants, so that a signature alone names none of them."""
+        return self.service_key == "shared" or bool(not self.service_key and self.algorithm and not self.symmetric)
 
     @property
     def symmetric(self) -> bool:
@@ -184,6 +192,8 @@ class SortedPairs(Keyed):
         algorithm: md5, hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
         encoding: The form of the signature: hex, HEX, base64, or base64-percent (base64, percent-encoded).
         min_rsa_bits: The fewest bits of an RSA key. Fewer than 2048 only where a service has nothing better.
+        service_key: The key that verifies is `shared` by all merchants, or this `merchant`'s alone.
+            Empty: shared if the algorithm is asymmetric.
         separator: The text between the pairs; not empty.
         exclude: Fields that are not signed.
         skip_empty: Leave out fields whose value is the empty text.
@@ -454,6 +464,8 @@ class Template(Keyed):
         algorithm: hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
         encoding: The form of the signature: hex, HEX, base64, or base64-percent (base64, percent-encoded).
         min_rsa_bits: The fewest bits of an RSA key. Fewer than 2048 only where a service has nothing better.
+        service_key: The key that verifies is `shared` by all merchants, or this `merchant`'s alone.
+            Empty: shared if the algorithm is asymmetric.
         text: The text that is signed. It may hold `{method}`, `{path}`, `{query}`, `{url}`, `{merchant_id}`,
             `{timestamp}`, `{milliseconds}`, `{datetime}`, `{nonce}`, `{body}`, `{signing_key}` if the key is a
             shared secret, and `{target}`: the path, and a question mark and the query if there is one.
