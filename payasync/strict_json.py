@@ -150,6 +150,14 @@ def loads_exact(raw: bytes, *, number: Callable[[str], float] = float, received:
     return _read(mended, number, _refuse_duplicates)
 
 
+def loads_leniently(raw: bytes, number: Callable[[str], float] = float) -> object:
+    """Return a JSON document as most readers see it, `ABSENT` if there is none. Of two equal names, the last counts."""
+    try:
+        return _read(mend(raw), number)
+    except RecursionError:
+        return ABSENT
+
+
 def _read(
     raw: bytes, number: Callable[[str], float] = float, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None
 ) -> object:

@@ -28,8 +28,15 @@ from payasync.endpoints import (
 )
 from payasync.errors import clean
 from payasync.evidence.claims import STATE_CLAIMS, Claim
-from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, SignedFields, join_path, service_parts
-from payasync.profile.wire_names import SOUGHT, has_another, is_unsent, number_taken, shown_names, wire_name
+from payasync.profile.signed_fields import (
+    OWN_KEYS,
+    STATE_KEYS,
+    SignedFields,
+    join_path,
+    notification_coverage,
+    service_parts,
+)
+from payasync.profile.wire_names import SOUGHT, has_another, is_unsent, names_of, number_taken, shown_names, wire_name
 from payasync.strict_json import ABSENT, at, dumps
 
 if TYPE_CHECKING:
@@ -164,7 +171,7 @@ class Comparison:
     fields: tuple[_Field, ...] = field(default=(), converter=_numbers_first)
     uncompared: tuple[tuple[str, str], ...] = ()
     major: bool = False
-    must: tuple[tuple[str, object], ...] = ()
+    must: Mapping[str, object] = field(factory=dict)
     response_only: tuple[str, ...] = ()
     merchant: str | None = None
     asked: Mapping[str, object] | None = None
@@ -209,7 +216,7 @@ class Objection(NamedTuple):
 
 def comparison_of(operation: Operation, profile: "Profile") -> Comparison:
     """Return what a response to an operation is compared in."""
-    must = tuple(profile.answer.must.items())
+    must = profile.answer.must
     by_service = operation.name in SOUGHT and number_taken(profile, operation.name) == "service"
     found = [
         each
@@ -267,6 +274,26 @@ def comparison_of_report(write: Operation, query: Operation, profile: "Profile")
     places = {"outTradeNo": profile.notification.out_trade_no, "outRefundNo": profile.notification.out_refund_no}
     found += [_Field(name, name, path, _Kind.NUMBER) for name, path in places.items() if path]
     return Comparison(found, major=profile.answer.amounts == "major")
+
+
+def named_merchants(profile: "Profile", document: object, data: object) -> Iterable[tuple[str, object]]:
+    """Yield the merchants that the signed part of a notification names, each with its path.
+
+    Args:
+        profile: Says where a notification names the merchant.
+        document: The notification, as it was received.
+        data: Its payload.
+    """
+    path, coverage = profile.notification.merchant_id, notification_coverage(profile)
+    read = coverage.read(document) if coverage and isinstance(document, dict) else document
+    names = (path,) if path else sorted({_MERCHANT, *names_of(profile, "merchant_id")}) if path is None else ()
+    for place in (data, read) if path is None else (data,):
+        yield from ((name, named) for name in names if not _is_missing(named := at(place, name, None)))
+
+
+def is_merchant(named: object, merchant_id: str) -> bool:
+    """Return whether a value names a merchant. The service may write the number of a merchant as an integer."""
+    return not _is_another(merchant_id, named)
 
 
 def _uncompared(profile: "Profile", operation: Operation) -> Iterable[tuple[str, str]]:
@@ -354,8 +381,8 @@ def mismatch(
     """
     if type(data) is dict and comparison.names is not None and comparison.names.isdisjoint(data):
         return None
-    if comparison.must and (found := _breach(comparison.must, data, success=success)):
-        return found
+    if comparison.must and (words := find_breach(comparison.must, data, "answer.must", success=success)):
+        return Objection(words)
     for each in comparison.fields:
         mine = fields.get(each.name)
         if mine is None:
@@ -370,15 +397,15 @@ def mismatch(
     return None
 
 
-def _breach(must: Iterable[tuple[str, object]], data: object, *, success: bool) -> Objection | None:
-    """Return the first value that a payload must hold and does not. A refusal need not have the path."""
-    for path, value in must:
+def find_breach(must: Mapping[str, object], data: object, key: str, *, success: bool = True) -> str:
+    """Return the first value that a payload must hold and does not, in words. A refusal need not have the path."""
+    for path, value in must.items():
         theirs = at(data, path, ABSENT if success else value)
         if theirs != value or isinstance(theirs, bool) is not isinstance(value, bool):
             shown = "missing" if theirs is ABSENT else clean(dumps(theirs).decode(), _LONGEST)
-            wanted = f"must be {dumps(value).decode()} (answer.must in the profile)"
-            return Objection(f"{path} is {shown} in the response, and {wanted}")
-    return None
+            what = "response" if key.startswith("answer") else "notification"
+            return f"{path} is {shown} in the {what}, and must be {dumps(value).decode()} ({key} in the profile)"
+    return ""
 
 
 def _mismatch(

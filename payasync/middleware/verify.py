@@ -15,7 +15,7 @@ from payasync.profile.signed_fields import join_path, names_read
 from payasync.settings import invalid_setting, not_configured
 from payasync.signing.schemes import IDENTIFIERS, Keyed, Scheme, SignatureScheme, SortedPairs
 from payasync.signing.templates import parse_time, values_at
-from payasync.strict_json import ABSENT, ExactNumber, at, loads, loads_exact
+from payasync.strict_json import ABSENT, ExactNumber, at, loads, loads_exact, loads_leniently
 from payasync.wire.call import Call, Layer, Reply, Send
 from payasync.wire.encode import encode, path_of
 
@@ -188,7 +188,7 @@ def read_as_signed(body: bytes, document: Any, scheme: Scheme | None) -> Any:
         scheme: The profile's signature scheme.
     """
     number = number_type(scheme)
-    return document if number is float else loads_exact(body, number=number)
+    return document if number is float else loads_leniently(body, number)
 
 
 def is_signed_by_any(

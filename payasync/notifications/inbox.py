@@ -297,7 +297,7 @@ def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:
 
 
 def _end(claim: Claim, values: Mapping[str, Any], now: datetime) -> Statements[bool]:
-    """End a lease. If the event is done, held ones of its key are superseded. If it is held, the next of its key waits."""
+    """End a lease. A done event supersedes held ones of its key; a held one gives way to the next of its key."""
     ended = yield from _change(claim, SQL["finish"], **values)
     if ended and (name := {"done": "supersede", "held": "release"}.get(values["state"])):
         yield SQL[name], {"id": claim.event.id, "now": now}

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 from attrs import evolve, field, frozen
 from multidict import CIMultiDict
 
-from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError
+from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, describe_error
 from payasync.middleware.observe import log
 from payasync.notifications.inbox import Added, Inbox, Received
 from payasync.notifications.notification import MAX_BYTES, WEBHOOK_ID, Headers, Notification, Raw, copy_body, webhook_id
@@ -135,16 +135,24 @@ class Ingest:
             self._report_refusal("too_large", f"its body is longer than max_bytes, {limit}")
             return IngestResult(self._too_large)
         try:
-            notification = self._verification.verify(body, headers, now=self._clock(), kind=kind, max_bytes=limit)
+            examined = self._verification.examine(body, headers, now=self._clock(), kind=kind, max_bytes=limit)
         except (InvalidSignatureError, InvalidArgumentError) as error:
             if isinstance(error, InvalidSignatureError):
                 self._report_refusal("signature", f"{error.field} {error.reason}")
             else:
                 self._report_refusal("invalid", str(error))
             return IngestResult(self.refusal, error=error)
-        received = build_received(notification, self._verification.profile, timed=self._verification.timed)
-        del notification  # it is many times as large as its body, and the disk may be slow
-        return await self._store(received)
+        notification, held, late = examined
+        verification, why = self._verification, describe_error(held) if held else ""
+        received = build_received(
+            notification, verification.profile, timed=verification.timed, signed=verification.proves, held=why
+        )
+        del examined, notification  # it is many times as large as its body, and the disk may be slow
+        stored = await self._store(received)
+        if not late or stored.added is None:
+            return stored
+        self._report_refusal("signature", why)
+        return evolve(stored, answer=self.refusal, error=held)
 
     def _report_refusal(self, refusal: Refusal, why: str) -> None:
         """Log why a notification is refused, each reason once as a warning: anybody may send anything, and often."""
@@ -176,9 +184,10 @@ class Ingest:
         finally:
             self._waiting -= 1
             self._waiting_bytes -= size
-        if added is Added.CONFLICT:
-            words = 'a notification has the key of another one, and is held: see receiver.events("held")'
-            log(logger, logging.WARNING, "notification.key_conflict", words, kind=received.kind)
+        if added in {Added.CONFLICT, Added.HELD}:
+            words = 'a genuine notification is held, and not handled: see receiver.events("held")'
+            name = "notification.key_conflict" if added is Added.CONFLICT else "notification.held"
+            log(logger, logging.WARNING, name, words, kind=received.kind)
         elif not self.closed:
             self._on_stored()
         return IngestResult(self.acknowledgement, received, added)
@@ -206,26 +215,31 @@ def _build_answer(which: str, status: int, body: str) -> Answer:
     return Answer(status, body, {"Content-Type": "application/json" if is_json else "text/plain; charset=utf-8"})
 
 
-def build_received(notification: Notification, profile: Profile, *, timed: bool) -> Received:
+def build_received(
+    notification: Notification, profile: Profile, *, timed: bool, signed: bool = False, held: str = ""
+) -> Received:
     """Return the notification to store.
 
     Args:
         notification: Verified, or a hint. A hint is identified by its body, whatever key it claims.
         profile: The profile of the service.
         timed: Whether its signature covers the time when it was sent, so that it cannot come again much later.
+        signed: Whether it is genuine, also if it is a hint because it may be another merchant's.
+        held: Why it is held from the start; empty: it is dispatched.
     """
     headers = notification.headers
     if profile.notification.header and (number := webhook_id(profile.notification, headers)):
         headers = CIMultiDict(headers)
         headers[WEBHOOK_ID] = number  # in place of one that nobody has signed
     return Received(
-        key=notification.dedup_key if notification.verified else hint_key(notification),
+        key=notification.dedup_key if notification.verified or held else hint_key(notification, signed=signed),
         digest=notification.digest,
         weak=notification.weak or not notification.verified,
         kind=notification.kind,
         event=notification.event,
         verified=notification.verified,
         lasting=notification.verified and not timed,
+        held=held,
         raw=notification.raw,
         headers=dict(headers),
         received_at=notification.received_at,

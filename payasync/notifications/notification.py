@@ -38,10 +38,16 @@ Text: TypeAlias = str | bytes
 PAIR: Final = 2
 Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[Text, Text]]
 
-MAX_BYTES: Final = 64 << 10
+MAX_BYTES: Final = 1 << 20
 """The greatest length of a body. A forged one has to be read, too, before it can be refused."""
 MAX_CONTAINERS: Final = 1000
 """Objects and lists of a body, and one more for every 32 bytes. A body with more is costly to decode."""
+HELD: Final = "held:"
+"""Begins the key of what was held before it was dispatched, so that it does not stand in the way of a better one."""
+OF_ANOTHER: Final = "merchant:"
+"""Begins the key of a genuine notification of another merchant."""
+SIGNED: Final = "signed:"
+"""Begins the key of a genuine notification whose signature may be of another merchant's."""
 PLURALS: Final[Mapping[str, str]] = {"payment": "payments", "refund": "refunds", "subscription": "subscriptions"}
 
 T = TypeVar("T")
@@ -208,7 +214,7 @@ def parse(
 
 
 def parse_event(event: "InboxEvent", profile: Profile, kind: str | None) -> Notification:
-    """Return the notification that is stored as an event, as one of a kind.
+    """Return the notification that is stored as an event, as one of a kind. What was held is given a key of its own.
 
     Raises:
         InvalidArgumentError: The profile has changed since it was stored.
@@ -216,7 +222,8 @@ def parse_event(event: "InboxEvent", profile: Profile, kind: str | None) -> Noti
     body, headers = copy_body(event.raw), read_headers(event.headers)
     document, arrived = decode_body(body), event.received_at
     # As another kind, it would have another key.
-    known = (event.key, event.weak, event.digest) if kind == event.kind and event.digest else None
+    named = kind == event.kind and event.digest and not event.key.startswith((HELD, SIGNED))
+    known = (event.key, event.weak, event.digest) if named else None
     read = read_document(body, document, headers, profile=profile, kind=kind, received_at=arrived, identity=known)
     # A name that stood in a header was stored without the header.
     return with_facts(read, verified=event.verified, event=read.event or event.event)
@@ -293,6 +300,24 @@ def decode_body(body: bytes) -> dict[str, Any]:
     return document
 
 
+def unreadable(body: bytes, headers: Mapping[str, str], kind: str | None, received_at: datetime) -> Notification:
+    """Return a genuine notification whose body cannot be used: its key is that of its bytes."""
+    digest = hashlib.sha256(body).hexdigest()
+    routed: Kind | None = next((each for each in KINDS if each == kind), None)
+    return Notification(
+        kind=routed,
+        event=None,
+        data=ABSENT,
+        document=ABSENT,
+        raw=body,
+        headers=headers,
+        dedup_key=f"sha256:{digest}",
+        weak=True,
+        digest=digest,
+        received_at=received_at,
+    )
+
+
 def read_document(
     body: bytes,
     document: dict[str, Any],
@@ -302,8 +327,11 @@ def read_document(
     kind: str | None = None,
     received_at: datetime | None = None,
     identity: tuple[str, bool, str] | None = None,
+    signed: bool = False,
 ) -> Notification:
     """Return the notification of a decoded body, as `parse` does. Its identity is found unless it is given.
+
+    If it is `signed`, the address alone does not say its kind where the profile says what tells the kind.
 
     If the signature is in the body, only what it covers is read, because anybody could have written the rest. The event
     is an exception: it chooses the kind, as the address does, which is unsigned, too.
@@ -313,12 +341,12 @@ def read_document(
     data = at(read, shape.data, read)
     name = headers.get(shape.kind_header) if shape.kind_header else at(document, shape.kind, None)
     event = name if isinstance(name, str) else None
-    found = _find_kind(shape, event, data, kind)
+    found = _find_kind(shape, event, data, kind, signed=signed)
     paths = own_number_paths(shape, found)
     if identity is None:
-        signed = coverage.normalize(read_as_signed(body, document, profile.scheme)) if coverage else document
+        covered = coverage.normalize(read_as_signed(body, document, profile.scheme)) if coverage else document
         nonces = names_of(profile, "nonce") if profile.fields else _USUAL_NONCE
-        identity = identify(shape, found, signed, at(signed, shape.data, signed), headers, nonces=nonces)
+        identity = identify(shape, found, covered, at(covered, shape.data, covered), headers, nonces=nonces)
     key, weak, digest = identity
     if received_at is not None and (not isinstance(received_at, datetime) or received_at.utcoffset() is None):
         raise _error("received_at", "an aware datetime, such as datetime.now(UTC)", repr(received_at))
@@ -350,10 +378,13 @@ def _covers_event(shape: NotificationShape, coverage: SignedFields | None) -> bo
     return coverage is None or coverage.covers(shape.kind)
 
 
-def _find_kind(shape: NotificationShape, event: str | None, data: Any, routed: str | None) -> Kind | None:
+def _find_kind(
+    shape: NotificationShape, event: str | None, data: Any, routed: str | None, *, signed: bool
+) -> Kind | None:
     """Return the kind.
 
     A field that tells the kind decides it, or an event whose name the profile knows; otherwise the address does.
+    Anybody can post a signed response of the service to an address.
     """
     by_address: Kind | None = next((each for each in KINDS if each == routed), None)
     if routed is not None and by_address is None:
@@ -367,6 +398,9 @@ def _find_kind(shape: NotificationShape, event: str | None, data: Any, routed: s
     elif kind and by_address and kind != by_address:
         rule = "the kind that its address is for"
         why = f"is about a {kind}, but arrived at the address for {PLURALS[by_address]}"
+    elif signed and kind is None and ((shape.kind and event is None) or by_address in shape.tells):
+        rule = "the kind that an event or a field tells"
+        why = f"lacks {shape.kind or shape.tells[by_address or 'payment']}, which tells its kind"
     else:
         return kind or by_address
     raise InvalidArgumentError(f"kind: the notification {why}", field="kind", rule=rule)

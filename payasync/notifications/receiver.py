@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from attrs import field, frozen
 
-from payasync.credentials import Credentials
+from payasync.credentials import Credentials, note_use
 from payasync.errors import InvalidArgumentError, SessionClosedError, frameless_async
 from payasync.notifications.dispatcher import Dispatcher
 from payasync.notifications.handler_transaction import Begin, check_all
@@ -180,6 +180,7 @@ class Receiver:
         _check_type("inbox", inbox, right=hasattr(inbox, "claim") and not isinstance(inbox, type))
         profile, credentials = _choose_service(session, profile, credentials)
         verification = verification_of(profile, credentials, verifier)
+        note_use(self, credentials)
         if session is None and not verification.proves:
             why = "is missing: the profile says that notifications are not signed, so each must be confirmed by a query"
             raise invalid_setting("session", f"{why}. Give Receiver(session=...)")
@@ -199,7 +200,7 @@ class Receiver:
             expect=expect,
             limits=self._limits,
             pace=pace,
-            confirmer=Confirmer(inbox, verification.profile, QueryLimiter(pace.clock)),
+            confirmer=Confirmer(inbox, verification.profile, QueryLimiter(pace.clock), timed=verification.timed),
         )
         self._current: Dispatcher | None = None
         self._ingest: Final = Ingest(

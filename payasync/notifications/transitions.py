@@ -16,11 +16,11 @@ from payasync.errors import (
     clean,
     describe_error,
 )
+from payasync.evidence.comparison import find_breach, is_merchant, named_merchants
 from payasync.notifications.inbox import Claim, Inbox, State
-from payasync.notifications.notification import Notification, build_key, kinds_told, number_at, own_number_paths
+from payasync.notifications.notification import SIGNED, Notification, build_key, kinds_told, number_at, own_number_paths
 from payasync.profile.profile import Profile
-from payasync.profile.signed_fields import notification_coverage
-from payasync.profile.wire_names import MERCHANT, names_of, shown_names
+from payasync.profile.wire_names import names_of, shown_names
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
 from payasync.settings import not_configured
@@ -165,21 +165,30 @@ def _hold(path: str, reason: str) -> Transition:
     return Transition("held", reason, path=path)
 
 
-def compare_merchant(notification: Notification, merchant_id: str, profile: Profile) -> Transition | None:
-    """Hold an event of another merchant; the service may write a merchant's number as an integer.
+def hold_another(notification: Notification, merchant_id: str, profile: Profile) -> Transition | None:
+    """Hold an event of another merchant, or one that lacks what each notification must hold."""
+    response = notification.confirmed
+    if response is not None:  # the session has compared it
+        return None
+    for path, named in named_merchants(profile, notification.document, notification.data):
+        if not is_merchant(named, merchant_id):
+            return _hold(path, f"{path} is {clean(repr(named))}, expected {merchant_id!r}")
+    breach = find_breach(profile.notification.must, notification.data, "notification.must")
+    return _hold("notification.must", breach) if breach else None
 
-    If it names none, or null, nothing is compared. Hints and unsigned parts are ignored, because anybody could have an
-    event held with them.
+
+def hold_incomplete(notification: Notification, profile: Profile) -> Transition | None:
+    """Hold a signed event without its envelope, or without the number that its kind has.
+
+    It may be a response of the service, which anybody can post who got one.
     """
-    response, coverage = notification.confirmed, notification_coverage(profile)
-    document = notification.document if response is None else response.document
-    if coverage and response is None:
-        document = coverage.read(document)
-    for trusted in (_compared_data(notification), document):
-        for name in sorted({MERCHANT, *names_of(profile, "merchant_id")}):
-            named = at(trusted, name, None)
-            if named is not None and not (type(named) in {int, str} and str(named) == merchant_id):
-                return _hold(name, f"{name} is {clean(repr(named))}, expected {merchant_id!r}")
+    shape = profile.notification
+    numbers = {"refund": "out_refund_no", "subscription": "subscription_id"}
+    if shape.data and at(notification.document, shape.data) is ABSENT:
+        return _hold("notification.data", f"it lacks {shape.data}, the payload: it may be a response of the service")
+    name = numbers.get(notification.kind or "", "")
+    if name and (path := getattr(shape, name)) and getattr(notification, name) is None:
+        return _hold(f"notification.{name}", f"it lacks {path}, the number of the {notification.kind}")
     return None
 
 
@@ -225,15 +234,15 @@ class Confirmed:
     response: Response
 
 
-def hint_key(notification: Notification) -> str:
+def hint_key(notification: Notification, *, signed: bool = False) -> str:
     """Return the key of a hint that is not confirmed yet."""
-    return f"hint:{notification.kind or ''}:{notification.digest}"
+    return f"{SIGNED if signed else 'hint:'}{notification.kind or ''}:{notification.digest}"
 
 
 def release_key(key: str, event_id: int) -> str:
     """Return another key for a hint that was not confirmed, because the same hint may be true if it arrives again."""
     own = f":{event_id}"
-    return key if key.endswith(own) or not key.startswith("hint:") else key + own
+    return key if key.endswith(own) or not key.startswith(("hint:", SIGNED)) else key + own
 
 
 def choose_query(notification: Notification, profile: Profile) -> Request[Response] | Transition:
@@ -396,11 +405,13 @@ class Confirmer:
         inbox: Knows the keys that were confirmed before.
         profile: What the service does.
         limiter: Limits the queries.
+        timed: A signature covers the time of a notification, so that it cannot come again later.
     """
 
     inbox: Inbox
     profile: Profile
     limiter: QueryLimiter
+    timed: bool = False
 
     async def confirm(self, hint: Notification, claim: Claim, age: float) -> Notification | Transition:
         """Return a hint with the service's response, or the next state of its event.
@@ -414,13 +425,18 @@ class Confirmer:
         found = await self._query(hint, claim, age)
         if isinstance(found, Transition):
             transition = found
-        elif await self.inbox.own(claim, found.key):
-            return self._with_response(hint, found)
+        elif await self.inbox.own(claim, key := self._key_of(hint, claim, found)):
+            return self._with_response(hint, evolve(found, key=key))
         else:
             transition = Transition("done", "another event was confirmed as the same")
         if transition.state != "parked":  # the same hint may come again, and be true then
             await self.inbox.own(claim, release_key(event.key, event.id))
         return transition
+
+    def _key_of(self, hint: Notification, claim: Claim, confirmed: Confirmed) -> str:
+        """Return the key of a confirmed event: its own if it is signed and right, as an older payasync has it."""
+        signed = claim.event.key.startswith(SIGNED) and self.timed and not hint.weak
+        return hint.dedup_key if signed and hint.state == confirmed.response.state else confirmed.key
 
     async def _query(self, hint: Notification, claim: Claim, age: float) -> Confirmed | Transition:
         query = choose_query(hint, self.profile)

@@ -9,18 +9,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from inspect import iscoroutinefunction
-from typing import Any, ClassVar, Final, TypeAlias, cast
+from typing import ClassVar, Final, NamedTuple, TypeAlias, cast
 
 from attrs import evolve, field, frozen
 from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
-from payasync.credentials import Credentials, Secret
+from payasync.credentials import Credentials, Secret, shares_keys
 from payasync.endpoints import OPERATIONS
-from payasync.errors import ConfigurationError, InvalidSignatureError, frameless
-from payasync.evidence.comparison import COMPARED_NAMES, comparison_of
+from payasync.errors import (
+    ConfigurationError,
+    InvalidArgumentError,
+    InvalidSignatureError,
+    PayasyncError,
+    clean,
+    frameless,
+)
+from payasync.evidence.comparison import COMPARED_NAMES, comparison_of, is_merchant, named_merchants
 from payasync.middleware.verify import hidden_field, is_signed_by_any, read_as_signed, refused_field, service_keys
 from payasync.notifications.notification import (
+    HELD,
     MAX_BYTES,
+    OF_ANOTHER,
     Headers,
     Notification,
     Raw,
@@ -29,6 +38,7 @@ from payasync.notifications.notification import (
     is_there,
     read_document,
     read_headers,
+    unreadable,
     with_facts,
 )
 from payasync.profile import signed_fields
@@ -40,36 +50,34 @@ from payasync.profile.wire_names import COMPARED
 from payasync.settings import invalid_setting, not_configured
 from payasync.signing.schemes import Keyed, SignatureScheme, SortedPairs
 from payasync.signing.templates import parse_time, values_at
-from payasync.strict_json import at
+from payasync.strict_json import ABSENT, at, loads_leniently
 
 MISMATCH: Final = "the body is not the one that was signed, or the key is wrong"
 """The possible causes of a wrong signature."""
 NOT_OF_THE_BODY: Final = f"is not valid for the body with any of the keys: {MISMATCH}"
 
 
-def check_window(field: str, sent: float, now: float, tolerance: float) -> None:
-    """Check that a notification was sent about now.
+def late_error(field: str, sent: float, now: float, tolerance: float) -> InvalidSignatureError | None:
+    """Return the error for a notification that was not sent about now, or `None`.
 
     Args:
         field: The header or path of the time.
         sent: The time, in seconds since 1970.
         now: The time of this machine's clock, in seconds since 1970.
         tolerance: The greatest difference in either direction, in seconds.
-
-    Raises:
-        InvalidSignatureError: The times differ by more.
     """
     age = now - sent
-    if not abs(age) <= tolerance:
-        side = "ago" if age > 0 else "ahead of this machine's clock"
-        raise _error(field, f"is {abs(age):.0f} seconds {side}: more than notification.tolerance, {tolerance:g}")
+    if abs(age) <= tolerance:
+        return None
+    side = "ago" if age > 0 else "ahead of this machine's clock"
+    return _error(field, f"is {abs(age):.0f} seconds {side}: more than notification.tolerance, {tolerance:g}")
 
 
-def _check_time(field: str, value: object, shape: NotificationShape, now: float) -> None:
+def _check_time(field: str, value: object, shape: NotificationShape, now: float) -> InvalidSignatureError | None:
     sent = parse_time(value, shape.zone)
     if sent is None:
-        raise _error(field, "is not a time: neither ISO 8601 with an offset, nor a number")
-    check_window(field, sent, now, shape.tolerance)
+        return _error(field, "is not a time: neither ISO 8601 with an offset, nor a number")
+    return late_error(field, sent, now, shape.tolerance)
 
 
 def _error(field: str, reason: str) -> InvalidSignatureError:
@@ -99,8 +107,8 @@ def check_webhook(
     tolerance: float,
     now: float,
     names: SignedHeader = STANDARD_WEBHOOKS,
-) -> None:
-    """Check a signature of Standard Webhooks.
+) -> InvalidSignatureError | None:
+    """Check a signature of Standard Webhooks. Return an error if it is right, but too old or from the future.
 
     Args:
         body: The body, as it was received.
@@ -115,13 +123,13 @@ def check_webhook(
     """
     number = _get_header(headers, names.nonce, _WORD, A_WORD)
     sent = _get_header(headers, names.timestamp, _SECONDS, "a number of seconds since 1970")
-    check_window(names.timestamp, int(sent), now, tolerance)
     pairs = [each.partition(",") for each in _get_header(headers, names.signature).split(" ")]
     signatures = [_decode_base64(text) for version, _, text in pairs if version == _VERSION]  # other versions may come
     if not any(signatures):
         raise _error(names.signature, f"holds no signature of version {_VERSION}")
     if not any(_is_among(signatures, _sign_content(body, number, sent, key)) for key in keys):
         raise _error(names.signature, NOT_OF_THE_BODY)
+    return late_error(names.timestamp, int(sent), now, tolerance)
 
 
 def sign_webhook(body: bytes, *, number: str, sent: int, key: Secret) -> str:
@@ -205,7 +213,9 @@ def check_covered(profile: Profile) -> None:
 def _list_believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
     """Yield the profile's keys of believed values, each with its path and its place in the document."""
     yield "notification.data", shape.data, join_path(shape.data, "any field of it")
-    believed = [(name, getattr(shape, name)) for name in ("out_trade_no", "out_refund_no", "subscription_id")]
+    numbers = ("out_trade_no", "out_refund_no", "subscription_id", "merchant_id")
+    believed = [(name, getattr(shape, name)) for name in numbers]
+    believed += [(f"must.{path}", path) for path in shape.must]
     believed += [(f"tells.{kind}", path) for kind, path in shape.tells.items()]
     believed += [(f"id.{kind}", path) for kind, paths in shape.id.items() for path in paths]
     for name, path in believed:
@@ -213,7 +223,7 @@ def _list_believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
             yield f"notification.{name}", path, join_path(shape.data, path)
 
 
-def is_made_by_service(profile: Profile, service_paths: frozenset[str], document: Mapping[str, Any]) -> bool:
+def is_made_by_service(profile: Profile, service_paths: frozenset[str], document: object) -> bool:
     """Return whether a document has what no request has: a known event, a time, a telling field, or a known state.
 
     Args:
@@ -266,6 +276,24 @@ Verifier: TypeAlias = Callable[[bytes, Mapping[str, str]], bool]
 """A plain function of the user's. It gets body and headers, and returns whether the service sent them."""
 
 
+def _hold(notification: Notification, prefix: str = HELD) -> Notification:
+    return with_facts(notification, dedup_key=prefix + notification.dedup_key)
+
+
+class Examined(NamedTuple):
+    """A notification that may be stored.
+
+    Attributes:
+        notification: What could be read of it.
+        held: Why it is held, though it is genuine; `None` if it is not.
+        late: Its time is outside the window, so that it is not acknowledged, and comes again with a new time.
+    """
+
+    notification: Notification
+    held: PayasyncError | None = None
+    late: bool = False
+
+
 @frozen
 class Verification:
     """How notifications are verified. This base class is for services that do not sign them.
@@ -276,7 +304,13 @@ class Verification:
     """
 
     profile: Profile = field(repr=False)
+    credentials: Credentials = field(repr=False, kw_only=True)
     proves: ClassVar[bool] = False
+
+    @property
+    def shared(self) -> bool:
+        """Whether a signature is that of any merchant of the service, unless what it covers names one."""
+        return False
 
     @property
     def timed(self) -> bool:
@@ -300,19 +334,57 @@ class Verification:
             kind: The kind that its address says.
             max_bytes: The greatest length of the body.
         """
+        examined = self.examine(raw, headers, now=now, kind=kind, max_bytes=max_bytes, by_address=True)
+        if examined.held is not None:
+            raise examined.held
+        return examined.notification
+
+    def examine(
+        self,
+        raw: Raw,
+        headers: Headers,
+        *,
+        now: float,
+        kind: str | None = None,
+        max_bytes: int = MAX_BYTES,
+        by_address: bool = False,
+    ) -> Examined:
+        """Return a notification that passes, or that is genuine and must be held. Another one raises an error.
+
+        The arguments are those of `verify`. With `by_address`, the address alone may say the kind of a genuine one.
+        """
         body, received = copy_body(raw, max_bytes), read_headers(headers)
-        self.check_bytes(body, received, now)  # first, so that nothing is decoded for a forger
-        document = decode_body(body)
-        self.check_document(body, document, now)  # before anything else is read, for the same reason
         arrived = datetime.fromtimestamp(now, UTC)
-        notification = read_document(body, document, received, profile=self.profile, kind=kind, received_at=arrived)
-        return with_facts(notification, verified=self.proves)
+        read = partial(read_document, profile=self.profile, kind=kind, received_at=arrived)
+        if not self.proves:
+            return Examined(read(body, decode_body(body), received))
+        late = self.check_bytes(body, received, now)  # first, so that nothing is decoded for a forger
+        seen = loads_leniently(body)
+        late = self.check_document(body, seen, now) or late
+        try:
+            notification = read(body, decode_body(body), received, signed=not by_address)
+        except InvalidArgumentError as error:
+            routed = None if error.field == "kind" else kind
+            unread = with_facts(unreadable(body, received, routed, arrived), verified=not self.shared)
+            return Examined(_hold(unread), error, late=late is not None)
+        return self._bind(notification, late)
 
-    def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:
-        """Check a signature over body and headers."""
+    def _bind(self, notification: Notification, late: InvalidSignatureError | None) -> Examined:
+        """Return a genuine notification as one of this merchant, as a hint, or as one to hold."""
+        named = list(named_merchants(self.profile, notification.document, notification.data))
+        for path, value in named:
+            if not is_merchant(value, self.credentials.merchant_id):
+                error = _error(path, f"is {clean(repr(value))}, and the merchant is {self.credentials.merchant_id!r}")
+                return Examined(_hold(notification, OF_ANOTHER), error)
+        verified = bool(named) or not self.shared
+        notification = with_facts(notification, verified=verified)
+        return Examined(_hold(notification) if late else notification, late, late=late is not None)
 
-    def check_document(self, body: bytes, document: Mapping[str, Any], now: float) -> None:
-        """Check a signature inside the document."""
+    def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> InvalidSignatureError | None:
+        """Check a signature over body and headers. Return an error if it is genuine, and its time is not about now."""
+
+    def check_document(self, body: bytes, document: object, now: float) -> InvalidSignatureError | None:
+        """Check a signature inside the document, likewise. The document may be `ABSENT`."""
 
 
 @frozen
@@ -358,6 +430,14 @@ class KeyedVerification(Verification):
     proves = True
 
     @property
+    def shared(self) -> bool:
+        """Whether the key is that of all merchants, as `signature.service_key` says, or as this process shows."""
+        scheme = self.profile.scheme
+        given, assumed = getattr(scheme, "service_key", ""), getattr(scheme, "symmetric", True) is False
+        standard = self.profile.notification.verification == "standard-webhooks"
+        return given == "shared" or (not given and ((assumed and not standard) or shares_keys(self.credentials)))
+
+    @property
     def timed(self) -> bool:
         """Whether a header or the body has the time; the signature covers both."""
         shape = self.profile.notification
@@ -373,7 +453,7 @@ class KeyedVerification(Verification):
         window = f"; {sent} within {self.profile.notification.tolerance} seconds" if sent else ""
         return f"{what}, by {len(self.keys)} of your keys{window}"
 
-    def _check_origin(self, field: str, document: Mapping[str, Any]) -> None:
+    def _check_origin(self, field: str, document: object) -> None:
         """Check that a document is not a request that is sent back."""
         if self.service_paths is not None and not is_made_by_service(self.profile, self.service_paths, document):
             raise _error(field, SENT_BACK)
@@ -386,10 +466,10 @@ class WebhookVerification(KeyedVerification):
     def __attrs_post_init__(self) -> None:
         check_secrets(self.keys)
 
-    def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:
+    def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> InvalidSignatureError | None:
         """Check the headers of Standard Webhooks."""
         shape = self.profile.notification
-        check_webhook(body, headers, keys=self.keys, tolerance=shape.tolerance, now=now, names=shape.headers)
+        return check_webhook(body, headers, keys=self.keys, tolerance=shape.tolerance, now=now, names=shape.headers)
 
 
 @frozen
@@ -397,35 +477,38 @@ class HeaderVerification(KeyedVerification):
     """Verification by the algorithm and the encoding of the profile's scheme."""
 
     scheme: Keyed
-    merchant_id: str
 
     def __attrs_post_init__(self) -> None:
         for key in self.keys:
             self.scheme.verify_text(b"", "", key=key)  # raises for a key that it cannot use
 
-    def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:
+    @property
+    def shared(self) -> bool:
+        """Whether the key is that of all merchants, and the signed text does not name one."""
+        return "{merchant_id}" not in self.profile.notification.headers.text and super().shared
+
+    def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> InvalidSignatureError | None:
         """Check the signature, and the time if a header has it."""
         shape = self.profile.notification
         names = shape.headers
-        sent, text, missing = _read_signed(names, headers, body, self.merchant_id)
+        sent, text, missing = _read_signed(names, headers, body, self.credentials.merchant_id)
         if missing:
             place, _, why = missing.partition(" ")
             raise _error(place, why)
-        if names.timestamp:
-            _check_time(names.timestamp, sent, shape, now)
         signatures = names.signatures(headers)[:MOST_SIGNATURES]
         if not signatures:
             why = f"has no {names.prefix!r}" if values_at(headers, names.signature) else MISSING
             raise _error(names.signature, why)
         if not any(self.scheme.verify_text(text, each, key=key) for key in self.keys for each in signatures):
             raise _error(names.signature, NOT_OF_THE_BODY)
+        return _check_time(names.timestamp, sent, shape, now) if names.timestamp else None
 
-    def check_document(self, body: bytes, document: Mapping[str, Any], now: float) -> None:  # noqa: ARG002 - all of it is signed
+    def check_document(self, body: bytes, document: object, now: float) -> InvalidSignatureError | None:  # noqa: ARG002 - all of it is signed
         """Check that the document is not a request, and its time if no header has the time."""
         shape = self.profile.notification
         self._check_origin(shape.headers.signature, document)
-        if shape.time and not shape.headers.timestamp:
-            _check_time(shape.time, at(document, shape.time), shape, now)
+        timed = shape.time and not shape.headers.timestamp and document is not ABSENT
+        return _check_time(shape.time, at(document, shape.time), shape, now) if timed else None
 
 
 def _read_signed(
@@ -474,7 +557,7 @@ class BodyVerification(KeyedVerification):
         warning = f"; not signed: {', '.join(unsigned)}" if unsigned else ""
         return f"{self._describe(f'{shape.signature} over the object that holds it', shape.time)}{warning}"
 
-    def check_document(self, body: bytes, document: Mapping[str, Any], now: float) -> None:
+    def check_document(self, body: bytes, document: object, now: float) -> InvalidSignatureError | None:
         """Check the signature in the document, and the time if the profile has its path."""
         shape = self.profile.notification
         field = shape.signature
@@ -491,8 +574,7 @@ class BodyVerification(KeyedVerification):
         if doubt := hidden_field(self.scheme, signed, above, name, partial(self._names_read, document)):
             raise _error(field, f"proves nothing: {doubt}")
         self._check_origin(field, document)
-        if shape.time:
-            _check_time(shape.time, at(document, shape.time), shape, now)
+        return _check_time(shape.time, at(document, shape.time), shape, now) if shape.time else None
 
 
 @frameless
@@ -549,15 +631,15 @@ def verification_of(profile: Profile, credentials: Credentials, verifier: Verifi
     if verifier is not None:  # it covers every byte, not only what a signature in the body covers
         if notification_coverage(profile):
             profile = evolve(profile, notification=evolve(shape, verification=""))
-        return CustomVerification(profile, verifier)
+        return CustomVerification(profile, verifier, credentials=credentials)
     if shape.verification == "standard-webhooks":
-        return WebhookVerification(profile, credentials.notification_keys, None)
+        return WebhookVerification(profile, credentials.notification_keys, None, credentials=credentials)
     if shape.verification in {"body", "header"}:
         return _keyed_verification(profile, credentials)
     if not shape.verification:
         how = "how notifications are signed: body, header, standard-webhooks, or none"
         raise not_configured("notification.verification", how)
-    return Verification(profile)
+    return Verification(profile, credentials=credentials)
 
 
 def _keyed_verification(profile: Profile, credentials: Credentials) -> BodyVerification | HeaderVerification:
@@ -571,5 +653,5 @@ def _keyed_verification(profile: Profile, credentials: Credentials) -> BodyVerif
     check_keys(profile, credentials)
     service_paths = check_sent_back(profile, credentials)
     if isinstance(scheme, Keyed) and not in_body:
-        return HeaderVerification(profile, keys, service_paths, scheme, credentials.merchant_id)
-    return BodyVerification(profile, keys, service_paths, cast("SignatureScheme", scheme))
+        return HeaderVerification(profile, keys, service_paths, scheme, credentials=credentials)
+    return BodyVerification(profile, keys, service_paths, cast("SignatureScheme", scheme), credentials=credentials)

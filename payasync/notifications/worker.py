@@ -15,14 +15,23 @@ from payasync.errors import ConfigurationError, InvalidArgumentError, describe_e
 from payasync.middleware.observe import log
 from payasync.notifications.handler_transaction import Begin, HandlerTransaction, hash_mark
 from payasync.notifications.inbox import Claim, Inbox, InboxEvent
-from payasync.notifications.notification import PLURALS, Notification, parse_event, with_facts
+from payasync.notifications.notification import (
+    HELD,
+    OF_ANOTHER,
+    PLURALS,
+    SIGNED,
+    Notification,
+    parse_event,
+    with_facts,
+)
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.transitions import (
     CONFIRMABLE,
     Confirmer,
     Transition,
     compare_expected,
-    compare_merchant,
+    hold_another,
+    hold_incomplete,
     hold_refund,
     hold_several,
     hold_two_kinds,
@@ -327,17 +336,9 @@ class Worker:
 
     async def _dispatch(self, claim: Claim) -> Transition:
         """Handle an event, and return its next state."""
-        event, profile = claim.event, self.confirmer.profile
-        try:
-            read = parse_event(event, profile, event.kind)
-        except InvalidArgumentError as error:
-            return Transition("dead", describe_error(error))
-        notification = with_facts(
-            read, id=event.id, attempt=event.attempts, dedup_key=event.key, weak=event.weak, _session=self.session
-        )
-        for hold in (hold_several, hold_two_kinds, hold_refund):
-            if held := hold(notification, profile):
-                return held
+        notification = await self._read(claim)
+        if isinstance(notification, Transition):
+            return notification
         handlers = select_handlers(self.handlers, notification)
         if isinstance(handlers, Transition):
             return handlers
@@ -347,13 +348,30 @@ class Worker:
             if isinstance(confirmed, Transition):
                 return confirmed
             notification = confirmed
-        remaining = [handler for handler in handlers if handler.done_name(notification) not in event.handled]
+        remaining = [each for each in handlers if each.done_name(notification) not in claim.event.handled]
         held = await self._find_contradiction(remaining, notification)
         return held or await self._call(remaining, notification, claim)
 
+    async def _read(self, claim: Claim) -> Notification | Transition:
+        """Return the notification of an event, or a transition with the reason why it is held or dead."""
+        event, profile = claim.event, self.confirmer.profile
+        try:
+            read = parse_event(event, profile, event.kind)
+        except InvalidArgumentError as error:
+            return Transition("held" if event.key.startswith(HELD) else "dead", describe_error(error))
+        if event.key.startswith(OF_ANOTHER):
+            return Transition("held", "it is of another merchant of the same service")
+        if event.key.startswith(HELD) and not await self.inbox.own(claim, read.dedup_key):
+            return Transition("superseded", "another event has its key")
+        known = {} if event.key.startswith((HELD, SIGNED)) else {"dedup_key": event.key, "weak": event.weak}
+        notification = with_facts(read, id=event.id, attempt=event.attempts, _session=self.session, **known)
+        signed = notification.verified or event.key.startswith(SIGNED)
+        holds = (hold_several, hold_two_kinds, hold_refund, *([hold_incomplete] if signed else ()))
+        return next((held for hold in holds if (held := hold(notification, profile))), notification)
+
     async def _find_contradiction(self, handlers: Iterable[Handler], notification: Notification) -> Transition | None:
         """Return a transition if a notification contradicts an expectation, or names another merchant."""
-        if held := compare_merchant(notification, self.merchant_id, self.confirmer.profile):
+        if held := hold_another(notification, self.merchant_id, self.confirmer.profile):
             return held
         expectations = (self.expect if handler.expect is None else handler.expect for handler in handlers)
         for expect in {id(each): each for each in expectations}.values():  # by id: they may be unhashable, or empty
