@@ -333,7 +333,7 @@ def _recheck_close(begun: BeginResult, now: datetime) -> Transaction[BeginResult
     if begun.step not in {Step.ANSWER, Step.ASK} or close.operation != CLOSE_ORDER.name or close.damaged:
         return begun
     place = None if close.state == "manual" else (yield from _place_of(close))
-    if place is None or place.sends < 2 or place.state not in {"sending", *ASKED_STATES}:  # noqa: PLR2004 - twice
+    if place is None or place.sends < 2 or place.state in {"new", "rejected"}:  # noqa: PLR2004 - twice
         return begun
     yield from _end_close(place, now)
     return BeginResult(Step.SEND, close)
