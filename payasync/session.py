@@ -729,7 +729,7 @@ class Session:
         Args:
             intent_id: The intent's number in the session's journal.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            fence: The fence of a claim by `journal.ask`, whose holder knows that the intent was never carried out. The
+            fence: The fence of a lease by `journal.ask`, whose holder knows that the intent was never carried out. The
                 intent is then sent again.
 
         Raises:
