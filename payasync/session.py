@@ -69,6 +69,7 @@ from payasync.settings import (
     parse_base_url,
     parse_proxy_url,
 )
+from payasync.signing.templates import unfilled
 from payasync.transport.deadlines import running_task
 from payasync.transport.pools import PoolSettings
 from payasync.transport.send import Transport
@@ -390,6 +391,8 @@ class Session:
         _warn_about_weak_keys(options)
         for error in filter(None, (unaskable(profile, query) for query in SOUGHT)):
             log(logger, logging.WARNING, "recovery_without_query", NO_QUERY, reason=str(error))
+        for _, key, why in unfilled(profile.constants):
+            log(logger, logging.WARNING, "constant_not_filled", "%(reason)s", reason=f"{key} {why}")
         url = _parse_service_url(base_url, profile)
         for name, value in (("max_connections", max_connections), ("max_response_bytes", max_response_bytes)):
             if type(value) is not int or value < 1:
@@ -727,7 +730,7 @@ class Session:
         Args:
             intent_id: The intent's number in the session's journal.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            fence: The fence of a claim by `journal.ask`, whose holder knows that the intent was never carried out. The
+            fence: The fence of a lease by `journal.ask`, whose holder knows that the intent was never carried out. The
                 intent is then sent again.
 
         Raises:

@@ -24,6 +24,7 @@ from payasync.profile.signed_fields import check_answers_covered
 from payasync.profile.toml import lines_of
 from payasync.sandbox.dialect import explain_unplayable
 from payasync.settings import check_private, new_private
+from payasync.signing.templates import unfilled
 
 INIT, CHECK = "profile init", "profile check"
 SKIP_GROUP: Final = "-"
@@ -263,5 +264,7 @@ class ProfileScreen:
         else:
             advice = "To answer questions, run: payasync profile init"
             self._lines.write(("Ready for nothing yet. ", "bold yellow"), advice)
+        for _, key, why in unfilled(profile.constants):
+            self._lines.write(("Warning: ", "bold yellow"), plain(f"{key} {why}"), hang=2)
         if why := explain_unplayable(profile):
             self._lines.write(("Optional: ", "bold"), plain(why), hang=2)

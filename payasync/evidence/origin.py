@@ -6,7 +6,7 @@ a refund twice.
 
 from typing import TYPE_CHECKING, Final
 
-from payasync.strict_json import first_at, is_one_of
+from payasync.strict_json import first_at
 
 if TYPE_CHECKING:
     from payasync.wire.call import Call, Reply
@@ -31,11 +31,10 @@ def is_own(call: "Call", reply: "Reply") -> bool:
     profile = call.profile
     if reply.status in profile.http.uncoded or listed_meaning(call, reply) is not None:
         return True
-    if not profile.answer.code or not isinstance(reply.document, dict):
+    if not profile.answer.code:
         return isinstance(reply.document, dict)
-    ok = profile.answer.ok
-    code, kinds = first_at(reply.document, profile.answer.code), map(type, ok or profile.codes.listed)
-    return is_one_of(code, ok) or (type(code) in kinds and str(code) not in {"", str(reply.status)})
+    code, kinds = first_at(reply.document, profile.answer.code), map(type, profile.answer.ok or profile.codes.listed)
+    return type(code) in kinds and str(code) not in {"", str(reply.status)}
 
 
 def precedes_execution(call: "Call", reply: "Reply") -> bool:

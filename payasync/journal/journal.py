@@ -207,7 +207,7 @@ class Journal(ABC):
         named: Mapping[str, object] | None = None,
         key: str | None = None,
     ) -> BeginResult:
-        """Make an intent that is stored already *sending*, for `lease` seconds, unless its state forbids it.
+        """Lease a stored intent for `lease` seconds, and make it *sending*, unless its state forbids it.
 
         Args:
             intent_id: Its id.

@@ -306,7 +306,7 @@ def claim(
     named: Mapping[str, object] | None = None,
     key: str | None = None,
 ) -> Transaction[BeginResult]:
-    """Make an intent *sending*, unless its state forbids it."""
+    """Lease a stored intent, and make it *sending*, unless its state forbids it."""
     stored = yield from _lock_intent(intent_id)
     yield from bind_service(stored.merchant, binding)
     begun = yield from _recheck_close(BeginResult(next_step(stored, now, fence=fence), stored), now)
@@ -333,7 +333,7 @@ def _recheck_close(begun: BeginResult, now: datetime) -> Transaction[BeginResult
     if begun.step not in {Step.ANSWER, Step.ASK} or close.operation != CLOSE_ORDER.name or close.damaged:
         return begun
     place = None if close.state == "manual" else (yield from _place_of(close))
-    if place is None or place.sends < 2 or place.state not in {"sending", *ASKED_STATES}:  # noqa: PLR2004 - twice
+    if place is None or place.sends < 2 or place.state in {"new", "rejected"}:  # noqa: PLR2004 - twice
         return begun
     yield from _end_close(place, now)
     return BeginResult(Step.SEND, close)
@@ -399,7 +399,7 @@ class Settle(Write[bool]):
     ) -> None:
         check_transition(held.state, state)
         if state == "sending":
-            rule = "a state that ends the lease: to send an unknown intent again, claim it with its fence"
+            rule = "a state that ends the lease: to send an unknown intent again, call claim() with its fence"
             raise invalid_argument("state", rule, state)
         # The caller knows that it was not done, and may have paid in another way: a task that is left sends nothing.
         queued = not (state == "rejected" and (held.state in ASKED_STATES or outcome is not None))

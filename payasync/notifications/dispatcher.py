@@ -1,4 +1,4 @@
-"""The dispatcher: the loop that claims due events, and has each one handled under a lease."""
+"""The dispatcher: the loop that leases due events, and has each one handled."""
 
 import asyncio
 import logging
@@ -28,9 +28,9 @@ MIN_PAUSE: Final = 0.01
 FAILURE_PAUSE: Final = 1.0
 """Seconds until an inbox that failed is read again."""
 QUICK_SECONDS: Final = 0.2
-"""The next claim also leases events to begin later, if handlers ended in this time since the claim before."""
+"""If handlers ended within this time after the last events were leased, events to begin later are leased, too."""
 MAX_AHEAD: Final = 100
-"""The most events to begin later that a claim leases."""
+"""The most events to begin later that are leased together."""
 FORGET_SECONDS: Final = 3600.0
 """Seconds between two deletions of old events."""
 
@@ -43,7 +43,7 @@ class Dispatcher:
 
     Args:
         inbox: Stores the events.
-        worker: Handles a claimed event, and ends its lease.
+        worker: Handles a leased event, and ends its lease.
         limits: The concurrency, the lease and the retention.
         pace: Clock and sleep. The clock returns seconds since 1970.
     """
@@ -89,7 +89,7 @@ class Dispatcher:
         await settled
 
     async def aclose(self, grace: float) -> None:
-        """Stop claiming, and wait `grace` seconds for handlers. Then cancel them, and make their events due again."""
+        """Stop leasing, and wait `grace` seconds for handlers. Then cancel them, and make their events due again."""
         self._closing = True
         self.wake()
         await asyncio.wait([self._loop])
@@ -159,7 +159,7 @@ class Dispatcher:
         return min(2 * ended, MAX_AHEAD) if is_quick else 0
 
     def _begin_claimed(self) -> None:
-        """Begin to handle claimed events, as many as may be handled concurrently."""
+        """Begin to handle leased events, as many as may be handled concurrently."""
         while self._claimed and self._handling < self._limits.concurrency:
             claim = self._claimed.popleft()
             task = asyncio.create_task(self._handle_safely(claim, self._leased_at))
@@ -180,7 +180,7 @@ class Dispatcher:
                 self._ended += 1
             if transition:
                 await self._worker.store(claim, transition)
-        except Exception as error:  # noqa: BLE001 - the lease expires, and the event is claimed again
+        except Exception as error:  # noqa: BLE001 - the lease expires, and the event is leased again
             words = "the lease or the end of event %(event_id)s cannot be stored: %(error_type)s"
             name = type(error).__name__
             log(logger, logging.WARNING, "inbox.end_not_stored", words, event_id=claim.event.id, error_type=name)
@@ -209,7 +209,7 @@ class Dispatcher:
                 end.cancel()
 
     async def _extend_leases(self) -> None:
-        """Extend the leases of all claimed events, and forget those to begin later whose lease is lost."""
+        """Extend all leases, and forget those to begin later whose lease is lost."""
         lease = self._limits.lease
         while True:
             await self._pace.sleep(lease / 3)

@@ -91,10 +91,10 @@ class InboxEvent:
         key: As in `Received`, like all attributes that are not listed here.
         raw: The body, as it was received; empty if only the key is still stored.
         state: `pending`, `leased`, `done`, `dead`, `parked`, `held` or `superseded`.
-        attempts: How often it was claimed since it arrived or was replayed.
+        attempts: How often it was leased since it arrived or was replayed.
         failures: How many of these attempts failed; the others succeeded or were interrupted.
         reason: Why it is in that state, in one line; may be empty.
-        due: When it can be claimed, or when its lease ends; `None` in any other state.
+        due: When it can be leased, or when its lease ends; `None` in any other state.
         handled: The names of the handlers that have handled it.
         event_time: When it happened, as the service says, if that is stored.
         sends: How often the journal had sent the write that it is about, when it arrived.
@@ -125,7 +125,7 @@ class Claim:
     """A lease on an event: its holder dispatches the event.
 
     Attributes:
-        event: The event at the time of the claim.
+        event: The event, as it was when it was leased.
         fence: The number of this lease. A later lease has a higher number, and this lease is then lost.
     """
 
@@ -171,7 +171,7 @@ class Inbox(ABC):
     async def claim(self, limit: int, lease: float) -> list[Claim]:
         """Lease up to `limit` events that are due, for `lease` seconds, the longest due first.
 
-        Each claim counts as an attempt, also if an earlier lease has expired. If the clock was set back, each waiting
+        Each lease counts as an attempt, also if an earlier lease has expired. If the clock was set back, each waiting
         event waits for its full time again, from now.
         """
         return await self._run(partial(_claim, limit, timedelta(seconds=lease)))
@@ -198,8 +198,8 @@ class Inbox(ABC):
             claim: The lease.
             state: One of `ENDS`, or `pending`.
             reason: Why, in one line.
-            wait: Seconds until a pending event can be claimed again; this counts as a failure. `None`: it has not
-                failed, and can be claimed immediately.
+            wait: Seconds until a pending event can be leased again; this counts as a failure. `None`: it has not
+                failed, and can be leased immediately.
         """
         if state not in ENDS and state != "pending":
             raise invalid_argument("state", f"pending, {', '.join(sorted(ENDS))}", state)

@@ -132,7 +132,7 @@ class Receiver:
         attempts: How often an event may fail, with growing waits, before it is dead. Default: 100, about three days.
         concurrency: The most events that are handled concurrently.
         handler_timeout: Seconds after which a handler is cancelled, and has failed.
-        lease: Seconds for which an event is claimed. The lease is extended while its handlers run.
+        lease: Seconds for which an event is leased. The lease is extended while its handlers run.
         max_bytes: The greatest length of a body, in bytes.
         max_waiting: The most notifications that wait for the disk; further ones get status 503.
         retention: How long finished events are stored to recognise duplicates. It must exceed the service's longest

@@ -70,7 +70,7 @@ def limit_interruptions(attempts: int, failures: int) -> Transition | None:
     """Return a transition to `dead` if an event was interrupted too often.
 
     Args:
-        attempts: How often it was claimed, this time included.
+        attempts: How often it was leased, this time included.
         failures: How many of the earlier attempts failed.
     """
     interruptions = attempts - 1 - failures

@@ -1,4 +1,4 @@
-"""Handlers, and the worker that confirms, compares and handles one claimed event."""
+"""Handlers, and the worker that confirms, compares and handles one leased event."""
 
 import asyncio
 import logging
@@ -260,7 +260,7 @@ def select_handlers(handlers: Sequence[Handler], notification: Notification) -> 
 
 @frozen(kw_only=True)
 class Worker:
-    """Handles claimed events, and stores their next states.
+    """Handles leased events, and stores their next states.
 
     Attributes:
         inbox: Stores them.
@@ -283,7 +283,7 @@ class Worker:
     confirmer: Confirmer
 
     async def handle(self, claim: Claim) -> Transition:
-        """Handle a claimed event, and return its next state, which `store` stores."""
+        """Handle a leased event, and return its next state, which `store` stores."""
         event = claim.event
         try:
             if stopped := limit_interruptions(event.attempts, event.failures):

@@ -22,7 +22,7 @@ from payasync.profile.wire_names import (
     wire_name,
 )
 from payasync.signing.schemes import SortedPairs, Template
-from payasync.signing.templates import TIMES
+from payasync.signing.templates import TIMES, unfilled
 
 if TYPE_CHECKING:
     from payasync.profile.profile import Profile
@@ -99,7 +99,7 @@ def _list_points(profile: "Profile") -> Iterator[Point]:
                 yield Point(f"endpoints.{name}", "answered", (name,), endpoint, "how the endpoint differs")
             yield from _number_points(profile)
         elif each.name == "constants":
-            yield from _address_points(profile)
+            yield from _constant_points(profile)
         elif each.name == "auth":
             given = (point for point in _part_points(profile, "auth", value) if point.status == "answered")
             yield from (evolve(point, needed_by=profile.bearer or ALL) for point in given)
@@ -119,8 +119,10 @@ def _number_points(profile: "Profile") -> Iterator[Point]:
         yield Point(f"endpoints.{query}.number", status, (query, write), number_taken(profile, query), means)
 
 
-def _address_points(profile: "Profile") -> Iterator[Point]:
-    """Yield each query that has one address for all times, so that a cache could repeat an earlier response to it."""
+def _constant_points(profile: "Profile") -> Iterator[Point]:
+    """Yield each query that lacks a time, so that a cache could repeat an earlier response, and what is no time."""
+    for operation, key, why in unfilled(profile.constants):
+        yield Point(key, "assumed", ALL if operation == "*" else (operation,), why, why)
     means = (
         'a cache that hides its age could repeat a response: sign the query, or send it a time: t = "{milliseconds}"'
     )

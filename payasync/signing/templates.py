@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 from multidict import CIMultiDict
 
 from payasync.settings import invalid_setting, is_number
-from payasync.strict_json import encodable
+from payasync.strict_json import dumps, encodable
 
 MILLISECONDS_FROM: Final = 10**11
 """In seconds since 1970, this is the year 5138. A number from here on is in milliseconds."""
@@ -112,12 +112,28 @@ def write_time(seconds: int) -> str:
 
 TIMES: Final = re.compile(r"\{(timestamp|milliseconds)\}")
 """What a constant of the profile may hold for the time of an attempt."""
+_BRACED: Final = re.compile(r"\{ *[\w.-]{1,64} *\}")
+"""A name in braces, and no JSON. Spaces beside the name are a slip."""
 
 
 def fill_times(text: str, now: float) -> str:
     """Return a constant of the profile with the time of an attempt, in Unix seconds or milliseconds."""
     said = {"timestamp": int(now), "milliseconds": int(now * 1000)}
     return TIMES.sub(lambda found: str(said[found[1]]), text)
+
+
+def unfilled(constants: Mapping[str, Mapping[str, object]]) -> Iterator[tuple[str, str, str]]:
+    """Yield each constant of the profile that has a name in braces, which is sent as it is.
+
+    Yields:
+        The operation, or `*`; the key of the constant; what it has, and what payasync fills in.
+    """
+    for operation, table in constants.items():
+        for name, value in table.items():
+            text = TIMES.sub("", value) if isinstance(value, str) else dumps(value).decode()
+            if found := _BRACED.search(text):
+                only = "Only {timestamp} and {milliseconds} are replaced, and not in an object or a list"
+                yield operation, f"constants.{operation}.{name}", f"has {found[0]}, which is sent as it is. {only}"
 
 
 def parse_time(value: object, zone: tzinfo | None = None) -> float | None:

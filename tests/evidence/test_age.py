@@ -1,5 +1,6 @@
 """Responses out of caches, which answer a question that was asked earlier."""
 
+import time
 from collections import deque
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -29,9 +30,9 @@ STATED: Final = evolve(
 NOON: Final = datetime(2026, 11, 29, 12, tzinfo=UTC)
 
 
-def old(status: int, body: bytes, age: object) -> Answer:
-    """Return a response out of a cache that says how old it is."""
-    return answer(status, body, ("Age", str(age)))
+def old(status: int, body: bytes, *ages: object) -> Answer:
+    """Return a response out of caches that say how old it is."""
+    return answer(status, body, *(("Age", str(each)) for each in ages))
 
 
 def dated(status: int, body: bytes, seconds: float = 0) -> Answer:
@@ -39,12 +40,12 @@ def dated(status: int, body: bytes, seconds: float = 0) -> Answer:
     return answer(status, body, ("Date", format_datetime(NOON + timedelta(seconds=seconds), usegmt=True)))
 
 
-@pytest.mark.parametrize("age", [900, "900", "0, 900", "900,0", "999999999999"])
-async def test_cached_absence_sends_nothing_again(age: object) -> None:
-    """After a lost response, "not found" out of a cache is not final: the refund is sent once."""
-    found, sends = await refunded(Recorder([RESET], otherwise=old(404, NOT_FOUND, age)))
+@pytest.mark.parametrize("ages", [[900], ["0, 900"], ["900,0"], [0, 900], ["999999999999"]])
+async def test_cached_absence_sends_nothing_again(ages: list[object]) -> None:
+    """After a lost response, "not found" out of a cache is not final: the refund is sent once, and queried once."""
+    found, sends = await refunded(Recorder([RESET], otherwise=old(404, NOT_FOUND, *ages)))
 
-    assert (OutcomeUnknownError, 1) == (type(found), sends)
+    assert (OutcomeUnknownError, 1, 2) == (type(found), sends, found.attempts)
     assert "from a cache" in str(found)
 
 
@@ -93,6 +94,9 @@ GET: Final = partial(dated, 200, b'{"code": "OK", "state": "DONE"}')
         ([answer(200, b'{"code": "OK"}'), GET(-900)], [0]),
         ([POST(0), DONE], [0]),
         ([POST(0), answer(200, b'{"code": "OK", "state": "DONE"}', ("Date", "yesterday"))], [0]),
+        ([POST(0), answer(200, b'{"code": "OK", "state": "DONE"}', ("Date", "29 Nov 99999999999 12:00:00 GMT"))], [0]),
+        ([POST(0), GET(-900), GET(-30)], [898, 28]),
+        ([POST(-900), *[POST(0)] * 19, GET(-900)], [0]),
         ([POST(-900), *[POST(0)] * 20, GET(-900)], [898]),
     ],
     ids=[
@@ -103,6 +107,9 @@ GET: Final = partial(dated, 200, b'{"code": "OK", "state": "DONE"}')
         "POSTs without a date",
         "a query without a date",
         "a date that is none",
+        "a date of no calendar",
+        "a query shows no clocks",
+        "the last 20 POSTs",
         "only the last 20 POSTs",
     ],
 )
@@ -124,11 +131,35 @@ def test_slow_post_shows_the_clocks_if_no_quick_one_does(took: tuple[float, floa
     assert age == age_of(noon, date(-30), posted)
 
 
+def test_date_without_a_zone_is_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A date of an unknown zone, `-0000`, is in UTC, wherever the machine is."""
+    noon = NOON.timestamp()
+    posted: Posted = deque([(noon, CIMultiDict(Date=format_datetime(NOON, usegmt=True)), 0.5)])
+    unknown = CIMultiDict(Date=format_datetime(NOON.replace(tzinfo=None) - timedelta(seconds=30)))
+    with monkeypatch.context() as zone:
+        zone.setenv("TZ", "America/Toronto")
+        time.tzset()
+        found = age_of(noon, unknown, posted)
+    time.tzset()
+
+    assert 28 == found
+
+
+async def test_response_to_a_write_has_no_age() -> None:
+    """The response to a write is of that send, whatever its `Age` and `Date` say."""
+    refunds = [POST(0), answer(200, b'{"code": "OK"}', ("Age", "900"), ("Date", "Sun, 29 Nov 2026 11:00:00 GMT"))]
+    with Recorder(refunds) as service:
+        async with Session(service.url, credentials=KEYS, profile=STATED) as pay:
+            ages = [(await pay.send(CreateRefund(**REFUND))).age for _ in refunds]
+
+    assert [0.0, 0.0] == ages
+
+
 async def test_queries_ask_caches_to_stay_out() -> None:
     """Each query asks for an uncached response, and a write has no such header."""
     with Recorder(otherwise=DONE) as service:
         async with Session(service.url, credentials=KEYS, profile=STATED) as pay:
-            await pay.send(CreateRefund(**REFUND))
+            await pay.payments.create(amount=450, currency="CAD")
             await pay.refunds.status("R1")
         write, query = service.requests
 

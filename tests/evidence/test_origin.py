@@ -122,18 +122,28 @@ async def test_rate_limit_of_a_hop(page: bytes) -> None:
     assert (OutcomeUnknownError, 1) == (type(found), sends)
 
 
-async def test_rate_limit_of_the_service() -> None:
-    """A 429 with a listed code precedes execution, if the profile says so: the refund is sent again."""
-    busy = answer(429, b'{"code": "BUSY"}')
-    found, sends = await refunded(Recorder([busy], otherwise=answer(200, b'{"code": "OK"}')))
+@pytest.mark.parametrize(
+    ("body", "http", "sends"),
+    [
+        (b'{"code": "BUSY"}', CODED.http, 2),
+        (b"", HttpCodes(uncoded=(429,), rate_limit_precedes_execution=True), 2),
+        (b'{"code": "SLOW"}', CODED.http, 1),
+        (b'{"code": "BUSY"}', HttpCodes(), 1),
+    ],
+    ids=["listed", "uncoded", "not listed", "not in the profile"],
+)
+async def test_rate_limit_of_the_service(body: bytes, http: HttpCodes, sends: int) -> None:
+    """If the profile says that a 429 precedes execution, it does so with a listed code, or if 429 is in `uncoded`."""
+    service = Recorder([answer(429, body)], otherwise=answer(200, b'{"code": "OK"}'))
 
-    assert (None, 2) == (found.state, sends)
+    assert sends == (await refunded(service, evolve(CODED, http=http)))[1]
 
 
 @pytest.mark.parametrize(
     ("said", "profile"),
     [
         (answer(403, b'{"code": "WHATEVER"}'), CODED),
+        (answer(403, b'{"code": "WHATEVER"}'), evolve(CODED, answer=AnswerShape(code="code", code_optional=True))),
         (answer(404, b'{"message": "the shop is closed"}'), BARE),
         (answer(400, b"<html>"), evolve(BARE, http=HttpCodes(uncoded=(400,)))),
         *((answer(status, b""), CODED) for status in (405, 413, 415)),
@@ -145,6 +155,15 @@ async def test_refusal_of_the_service(said: Answer, profile: Profile) -> None:
 
     assert isinstance(found, ServiceError)
     assert (False, 1) == (found.absent, sends)
+
+
+async def test_listed_message_is_no_page() -> None:
+    """A response with a listed message is the service's, also without a code: the error does not say otherwise."""
+    profile = evolve(CODED, codes=evolve(CODED.codes, retryable=("try later",)))
+    found, sends = await refunded(Recorder(otherwise=answer(400, b'{"message": "try later"}')), profile)
+
+    assert (OutcomeUnknownError, 1) == (type(found), sends)
+    assert ("the service failed" in str(found), "http.uncoded" in str(found)) == (True, False)
 
 
 @pages

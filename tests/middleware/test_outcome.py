@@ -201,6 +201,7 @@ def test_after_a_final_absent(number: str, end: Reply | errors.PayasyncError, ex
         (reply({"code": "NONE"}), SIGNED, False),
         (evolve(reply({"code": "NONE"}), verified=False), SIGNED, False),
         (evolve(reply({"code": "NONE"}), verified=True), SIGNED, True),
+        (evolve(reply({"code": "404"}, 404), verified=True), evolve(SIGNED, codes=ResultCodes(absent=("404",))), True),
         (evolve(reply({"code": "NONE", "totalAmt": 450}), verified=True), SIGNED, True),
         (evolve(reply({"code": "WHAT", "msg": "NONE", "totalAmt": 450}), verified=True), BY_WORDS, False),
         (evolve(reply({"code": "WHAT"}, 404), verified=True), evolve(SIGNED, http=HttpCodes(absent=(404,))), False),
