@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn, Self, TypeAlias
-from weakref import WeakKeyDictionary
 
 from attrs import fields, frozen
 
@@ -266,18 +265,3 @@ class Environment:
         if value is None:
             raise invalid_setting(name, f"is not set: set it, or {name}_FILE")
         return value
-
-
-_in_use: Final = WeakKeyDictionary[object, Credentials]()
-
-
-def note_use(user: object, credentials: Credentials) -> None:
-    """Note that a session or a receiver uses credentials, as long as it exists."""
-    _in_use[user] = credentials
-
-
-def shares_keys(mine: Credentials) -> bool:
-    """Return whether a session or a receiver of another merchant, in this process, has one of these keys."""
-    keys = {mine.signing_key, *mine.service_keys, *mine.notification_keys} - {None}
-    others = [each for each in list(_in_use.values()) if each.merchant_id != mine.merchant_id]
-    return any(not keys.isdisjoint((each.signing_key, *each.service_keys, *each.notification_keys)) for each in others)

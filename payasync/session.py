@@ -26,7 +26,7 @@ from attrs import Factory, evolve, field, frozen
 from yarl import URL
 
 import payasync.profile
-from payasync.credentials import Credentials, Environment, Secret, note_use
+from payasync.credentials import Credentials, Environment, Secret
 from payasync.endpoints import custom_operation
 from payasync.errors import (
     ConfigurationError,
@@ -195,7 +195,6 @@ class Options:
         self.on_event = on_event
         self.journal = journal
         self._check()
-        note_use(self, credentials)
 
     def replaced(self, **changes: Any) -> "Options":
         """Return the settings with others under these names."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from attrs import field, frozen
 
-from payasync.credentials import Credentials, note_use
+from payasync.credentials import Credentials
 from payasync.errors import InvalidArgumentError, SessionClosedError, frameless_async
 from payasync.notifications.dispatcher import Dispatcher
 from payasync.notifications.handler_transaction import Begin, check_all
@@ -17,7 +17,7 @@ from payasync.notifications.inbox import REPLAYABLE, Inbox, InboxEvent, StateNam
 from payasync.notifications.ingest import MAX_WAITING, Answer, Ingest, Refusal, build_received
 from payasync.notifications.notification import MAX_BYTES, Headers, Raw, parse_event
 from payasync.notifications.transitions import ATTEMPTS, Confirmer, QueryLimiter, draw_upper_half, hold_refund
-from payasync.notifications.verification import Verifier, verification_of
+from payasync.notifications.verification import Verifier, receiving, verification_of
 from payasync.notifications.web_adapters import AsgiApplication, answer_aiohttp
 from payasync.notifications.worker import (
     Expect,
@@ -180,7 +180,7 @@ class Receiver:
         _check_type("inbox", inbox, right=hasattr(inbox, "claim") and not isinstance(inbox, type))
         profile, credentials = _choose_service(session, profile, credentials)
         verification = verification_of(profile, credentials, verifier)
-        note_use(self, credentials)
+        receiving[self] = credentials
         if session is None and not verification.proves:
             why = "is missing: the profile says that notifications are not signed, so each must be confirmed by a query"
             raise invalid_setting("session", f"{why}. Give Receiver(session=...)")
@@ -372,6 +372,7 @@ class Receiver:
         if self._ingest.closed:
             return
         self._ingest.closed = True
+        receiving.pop(self, None)
         try:
             if self._current is not None and self._current.runs_in_this_loop:
                 await self._current.aclose(grace)

@@ -25,7 +25,6 @@ from payasync.notifications.worker import (
 )
 from tests.inside import turns
 from tests.notifications.merchant import (
-    CREDENTIALS,
     NOW,
     PAID,
     REFUNDED,
@@ -109,7 +108,6 @@ async def test_failure_is_retried_with_growing_waits_until_it_is_dead(tmp_path: 
         ({"expect": lambda _: {"totalAmt": 451}}, "totalAmt"),
         ({"expect": lambda _: {"missing.totalAmt": 450}}, "missing.totalAmt"),
         ({"expect": lambda _: None}, None),
-        ({"credentials": evolve(CREDENTIALS, merchant_id="M2")}, "merchantId"),
     ],
 )
 async def test_log_names_the_field_of_a_held_event(

@@ -1,0 +1,178 @@
+"""Genuine notifications that must not be acted on as they are: held, and never in the way of a right one."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync import Profile
+from payasync.sandbox import Sandbox
+from payasync.testing import sign_notification
+from tests.notifications.merchant import PAID, REFUNDED, RENEWED, SIGNED, Shop, opened
+from tests.notifications.test_ingest import NO, YES
+
+OTHERS: Final = {**PAID, "merchantId": "M2"}
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncGenerator[Shop]:
+    """A receiver that handles everything, and believes what is signed."""
+    async with opened(tmp_path) as shop:
+        yield shop
+
+
+def shaped(**facts: Any) -> Profile:
+    """Return the profile with another form of notifications."""
+    return evolve(SIGNED, notification=evolve(SIGNED.notification, **facts))
+
+
+async def test_event_of_another_merchant_is_held_under_a_key_of_its_own(shop: Shop) -> None:
+    """An event of another merchant is held once, also after a replay. The merchant's own event is handled once."""
+    got = shop.recording()
+    answers = [await shop.take(OTHERS), await shop.take(OTHERS), await shop.take(PAID)]
+    await shop.receiver.settle()
+    replayed = await shop.receiver.replay(1)
+    await shop.receiver.settle()
+    others, ours = await shop.receiver.events()
+
+    assert [YES] * 3 == answers
+    assert ("held", "done", True) == (others.state, ours.state, replayed)
+    assert "another merchant" in others.reason
+    assert ["T1"] == [each.out_trade_no for each in got]
+
+
+@pytest.mark.parametrize("path", ["shop.id", ""])
+async def test_merchant_is_compared_at_the_path_of_the_profile(path: str, tmp_path: Path) -> None:
+    """`notification.merchant_id` says where the merchant stands; an empty text compares nothing."""
+    async with opened(tmp_path, profile=shaped(merchant_id=path)) as shop:
+        shop.recording()
+        await shop.handled({**OTHERS, "shop": {"id": "M2"}})
+
+        assert ["held" if path else "done"] == await shop.states()
+
+
+async def test_event_without_what_each_must_hold_is_held(tmp_path: Path) -> None:
+    """`notification.must` holds a test event of the same number, and does not hold the live one after it."""
+    async with opened(tmp_path, profile=shaped(must={"livemode": True})) as shop:
+        got = shop.recording()
+        held = await shop.handled({**PAID, "livemode": False})
+        await shop.handled({**PAID, "livemode": True})
+
+        assert "notification.must" in held.reason
+        assert ["superseded", "done"] == await shop.states()
+        assert [True] == [each.data["livemode"] for each in got]
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_event_that_expect_refuses_gives_way(shop: Shop, *, together: bool) -> None:
+    """If `expect` refuses the first event of a key, the right one after it is handled, and the first is superseded."""
+    got = shop.recording(expect=lambda _: {"totalAmt": 450})
+    await shop.take({**PAID, "totalAmt": 1})
+    if not together:
+        await shop.receiver.settle()
+    await shop.take(PAID)
+    await shop.receiver.settle()
+
+    assert ["superseded", "done"] == await shop.states()
+    assert [450] == [each.data["totalAmt"] for each in got]
+    assert not await shop.receiver.replay(1)
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+async def test_event_outside_the_window_is_held_until_it_comes_again(shop: Shop, hours: int) -> None:
+    """A genuine event with a wrong time is held once, and not acknowledged. A redelivery with a new time is handled."""
+    got = shop.recording()
+    late = [await shop.take(time=shop.clock.now + hours * 3600, id="msg_1") for _ in range(2)]
+    states = await shop.states()
+    again = await shop.take(id="msg_1")
+    await shop.receiver.settle()
+
+    assert ([NO, NO], ["held"], YES) == (late, states, again)
+    assert ["superseded", "done"] == await shop.states()
+    assert 1 == len(got)
+
+
+async def test_wrong_clock_loses_nothing(tmp_path: Path) -> None:
+    """If this machine's clock was wrong, a replay handles what is held, and a redelivery after it nothing again."""
+    async with opened(tmp_path, profile=shaped(volatile=("timestamp",))) as shop:
+        got = shop.recording()
+        await shop.take(time=shop.clock.now + 3600, id="msg_1")
+        await shop.receiver.replay_all("held")
+        await shop.receiver.settle()
+        await shop.take(id="msg_1")
+        await shop.receiver.settle()
+
+        assert ["done"] == await shop.states()
+        assert 1 == len(got)
+
+
+RESPONSE: Final = b'{"outTradeNo":"T1","status":"SBX_PAID","totalAmt":450,"currency":"CAD"}'
+
+
+@pytest.mark.parametrize("body", [RESPONSE, b'{"type":"payment.paid","outTradeNo":"T1","status":"SBX_PAID"}'])
+async def test_signed_response_is_no_notification(body: bytes, tmp_path: Path) -> None:
+    """A genuine document without the event's name or without the payload is held, whatever address it comes to."""
+    async with opened(tmp_path, verifier=lambda _raw, _headers: True) as shop:
+        shop.recording()
+        answers = [await shop.receiver.receive(body, {}, kind) for kind in ("payment", "refund", None)]
+        await shop.receiver.settle()
+
+        assert YES == answers[0]
+        assert {"held"} == set(await shop.states())
+
+
+async def test_person_says_the_kind_of_an_event_without_a_name(tmp_path: Path) -> None:
+    """A genuine event without a name is handled after a person has replayed it with its kind."""
+    async with opened(tmp_path, verifier=lambda _raw, _headers: True) as shop:
+        got = shop.recording()
+        await shop.receiver.receive(b'{"data":{"outTradeNo":"T1","status":"SBX_PAID"}}', {}, "payment")
+        (held,) = await shop.receiver.events("held")
+        await shop.receiver.replay(held.id, kind="payment")
+        await shop.receiver.settle()
+
+        assert "kind" in held.reason
+        assert ["payment"] == [each.kind for each in got]
+
+
+@pytest.mark.parametrize(("kind", "data"), [("refund", REFUNDED), ("subscription", RENEWED)])
+async def test_event_without_its_number_is_held(kind: str, data: dict[str, str], shop: Shop) -> None:
+    """An event of a refund or a subscription without its number is held: another event came under its name."""
+    got = shop.recording()
+    held = await shop.handled({name: value for name, value in data.items() if not name.endswith(("No", "Id"))}, kind)
+    await shop.handled(data, kind)
+
+    assert "number" in held.reason
+    assert ["held", "done"] == await shop.states()
+    assert 1 == len(got)
+
+
+async def test_key_of_all_merchants_proves_no_merchant(tmp_path: Path) -> None:
+    """With a key of all merchants, an event that names no merchant is a hint: the service is asked about its number."""
+    async with Sandbox() as sandbox, sandbox.session() as pay:
+        profile = evolve(sandbox.profile, signature=evolve(sandbox.profile.scheme, service_key="shared"))
+        facts: dict[str, Any] = {"profile": profile, "credentials": sandbox.credentials, "session": pay}
+        order = await sandbox.given.paid_order(total_amt=450)
+        open_order = (await pay.orders.place(out_trade_no="OPEN", total_amt=1, currency="CAD")).data["outTradeNo"]
+        async with opened(tmp_path, **facts) as shop:
+            got = shop.recording()
+            for number in (order, open_order):
+                data = {**PAID, "outTradeNo": number}
+                signed = sign_notification(
+                    data, profile=profile, credentials=sandbox.credentials, kind="payment", time=shop.clock.now
+                )
+                await shop.receiver.receive(signed.raw, signed.headers, "payment")
+            named = sign_notification(
+                {**PAID, "outTradeNo": "T9", "merchantId": sandbox.credentials.merchant_id},
+                profile=profile,
+                credentials=sandbox.credentials,
+                kind="payment",
+                time=shop.clock.now,
+            )
+            await shop.receiver.receive(named.raw, named.headers, "payment")
+            await asyncio.wait_for(shop.receiver.settle(), 20)
+
+            assert {order: False, "T9": True} == {each.out_trade_no: each.verified for each in got}
+            assert ["done", "pending", "done"] == await shop.states()
