@@ -148,6 +148,8 @@ def test_examples_leave_nothing_out() -> None:
         "answer.must",
         "endpoints.orders.query.number",
         "endpoints.refunds.status.number",
+        "notification.amounts",
+        "notification.must",
         "signature.skip_null",
         "signature.booleans",
         "signature.numbers",

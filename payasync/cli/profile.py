@@ -19,7 +19,7 @@ from payasync.cli.terminal import Lines, existing_folder, fail
 from payasync.errors import ConfigurationError, plain
 from payasync.notifications.verification import check_covered
 from payasync.profile.profile import Profile
-from payasync.profile.readiness import inspect_groups
+from payasync.profile.readiness import inspect_groups, notification_facts
 from payasync.profile.signed_fields import check_answers_covered
 from payasync.profile.toml import lines_of
 from payasync.sandbox.dialect import explain_unplayable
@@ -257,6 +257,11 @@ class ProfileScreen:
         self._lines.title(CHECK, plain(file))
         self._lines.print(group_table(groups))
         self._lines.write()
+        if facts := [*notification_facts(profile)]:
+            self._lines.write(("Notifications", "bold"))
+            for name, words in facts:
+                self._lines.row(name, plain(words), "", width=12)
+            self._lines.write()
         if begun := [each.group for each in groups if each.begun and not each.ready]:
             self._lines.write(("Begun, and not ready: ", "bold yellow"), ", ".join(begun), hang=2)
         elif ready := [each.group for each in groups if each.ready]:

@@ -46,6 +46,7 @@ _ASKED_IF: Final[Mapping[str, Callable[[Profile], object]]] = {
     "notification": lambda p: p.notification.verification,
     "signature.allow_delimiters": lambda p: p.answer.signature,
     "signature.encoding": lambda p: getattr(p.signature, "algorithm", ""),
+    "signature.service_key": lambda p: p.notification.verification in {"body", "header"},
     "signature.key_param": lambda p: getattr(p.signature, "algorithm", "") and getattr(p.signature, "symmetric", False),
     **{f"states.{thing}": attrgetter(f"answer.{thing}_status") for thing in ("order", *KINDS)},
     "status.payment.place": lambda p: p.payment_status,
@@ -174,6 +175,11 @@ PROMPTS: Final[Mapping[Section, tuple[Prompt, ...]]] = {
         Prompt("notification.kind", "event"),
         *(Prompt(f"notification.kinds.{kind}", (f"{kind}.done",), f"the names of a {kind}'s events") for kind in KINDS),
         Prompt("notification.time", "timestamp"),
+        Prompt("notification.event_time", "paidAt"),
+        Prompt("notification.merchant_id", "merchantId"),
+        Prompt(
+            "signature.service_key", "merchant", "whose the key that verifies is: shared by all merchants, or merchant"
+        ),
         *(
             Prompt(f"notification.id.{kind}", example, f"the paths that identify one event of a {kind}")
             for kind, example in (

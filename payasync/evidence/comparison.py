@@ -33,10 +33,11 @@ from payasync.profile.signed_fields import (
     STATE_KEYS,
     SignedFields,
     join_path,
+    merchant_paths,
     notification_coverage,
     service_parts,
 )
-from payasync.profile.wire_names import SOUGHT, has_another, is_unsent, names_of, number_taken, shown_names, wire_name
+from payasync.profile.wire_names import SOUGHT, has_another, is_unsent, number_taken, shown_names, wire_name
 from payasync.strict_json import ABSENT, at, dumps
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class Comparison:
         fields: The things that the call and its response may both name.
         uncompared: What a call may name besides, with the name that it is sent as: a query may want it.
         major: Responses have amounts in the major unit of their currency.
+        table: The profile's table that says where what is compared stands.
         must: What each success must hold, by paths in the payload.
         response_only: Paths that no request has. A success must hold one of them, unless there are none.
         merchant: The merchant's number, if the call does not carry it: a response must not name another one.
@@ -171,6 +173,7 @@ class Comparison:
     fields: tuple[_Field, ...] = field(default=(), converter=_numbers_first)
     uncompared: tuple[tuple[str, str], ...] = ()
     major: bool = False
+    table: str = "answer"
     must: Mapping[str, object] = field(factory=dict)
     response_only: tuple[str, ...] = ()
     merchant: str | None = None
@@ -266,14 +269,17 @@ def comparison_of_report(write: Operation, query: Operation, profile: "Profile")
         query: The query about the write, or the write itself if there is none.
         profile: Says where a notification has its numbers.
     """
+    shape = profile.notification
     found = [
         evolve(each, required=False)
         for one in dict.fromkeys((write, query))
         for each in comparison_of(one, profile).fields
+        if each.name != _MERCHANT
     ]
-    places = {"outTradeNo": profile.notification.out_trade_no, "outRefundNo": profile.notification.out_refund_no}
-    found += [_Field(name, name, path, _Kind.NUMBER) for name, path in places.items() if path]
-    return Comparison(found, major=profile.answer.amounts == "major")
+    places = [("outTradeNo", shape.out_trade_no), ("outRefundNo", shape.out_refund_no)]
+    places += [(_MERCHANT, path) for path in merchant_paths(profile)]
+    found += [_Field(name, name, path, _Kind.NUMBER) for name, path in places if path]
+    return Comparison(found, major=(shape.amounts or profile.answer.amounts) == "major", table="notification")
 
 
 def named_merchants(profile: "Profile", document: object, data: object) -> Iterable[tuple[str, object]]:
@@ -284,11 +290,12 @@ def named_merchants(profile: "Profile", document: object, data: object) -> Itera
         document: The notification, as it was received.
         data: Its payload.
     """
-    path, coverage = profile.notification.merchant_id, notification_coverage(profile)
+    coverage, given = notification_coverage(profile), profile.notification.merchant_id
     read = coverage.read(document) if coverage and isinstance(document, dict) else document
-    names = (path,) if path else sorted({_MERCHANT, *names_of(profile, "merchant_id")}) if path is None else ()
-    for place in (data, read) if path is None else (data,):
-        yield from ((name, named) for name in names if not _is_missing(named := at(place, name, None)))
+    for place in (data, read) if given is None else (data,):
+        yield from (
+            (path, at(place, path)) for path in merchant_paths(profile) if not _is_missing(at(place, path, None))
+        )
 
 
 def is_merchant(named: object, merchant_id: str) -> bool:
@@ -423,10 +430,10 @@ def _mismatch(
         return None
     words = f"{each.sent_as} is {_shown(theirs)} in the response, and {_shown(mine)} in the request"
     if each.name == _MERCHANT:
-        words += "; answer.merchant_id in the profile says where a response names yours"
+        words += f"; {comparison.table}.merchant_id in the profile says where yours is named"
     other, unit = ((0,), "as sent") if comparison.major else (_DIGITS_OF_MOST, "major")
     if each.kind is _Kind.AMOUNT and type(mine) is int and _fits(mine, theirs, other):
-        words += f'; it would fit with answer.amounts = "{unit}" in the profile'
+        words += f'; it would fit with {comparison.table}.amounts = "{unit}" in the profile'
     return Objection(words, about_another=each.kind is _Kind.NUMBER)
 
 

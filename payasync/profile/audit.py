@@ -10,6 +10,7 @@ from attrs import evolve, fields, frozen, has
 
 from payasync.endpoints import ARGUMENTS, OPERATIONS, Argument, AuthKind, camel_case, names_with
 from payasync.profile.schema import ALL, OPEN_FIELDS, QUESTION, WRITES, AnswerShape, Question, ResultCodes
+from payasync.profile.signed_fields import merchant_paths
 from payasync.profile.wire_names import (
     COMPARED,
     IDENTIFIER_OF,
@@ -173,6 +174,12 @@ def _signature_points(profile: "Profile") -> Iterator[Point]:
         if hasattr(scheme, option) and not (question.changed and getattr(scheme, option) == getattr(usual, option)):
             point = _point(f"signature.{option}", getattr(scheme, option), getattr(usual, option), question)
             yield evolve(point, needed_by=needed_by)
+    given, shared = scheme.service_key, scheme.shares_service_key
+    hint = "a notification whose signed part names no merchant is only a hint"
+    follows = hint if shared else "a signature alone binds a notification to this merchant"
+    means = f"shared or merchant: whose the key that verifies is; {follows}"
+    value = given or (scheme.algorithm and ("shared" if shared else "merchant")) or None
+    yield Point("signature.service_key", "answered" if given else "assumed", (), value, means)
     if isinstance(scheme, Template):
         yield Point("signature.text", "answered", needed_by, scheme.text, "the text that is signed")
 
@@ -195,7 +202,7 @@ def _effective(profile: "Profile", point: Point) -> Iterator[Point]:
     """Yield a point with what follows from its value; as open, if it has no effect without another."""
     missing = _find_missing(profile.answer, point.name)
     if not missing:
-        yield _explain(profile, point)
+        yield (_explain_notification if point.name.startswith("notification.") else _explain)(profile, point)
     elif point.status == "answered":
         means = f"{point.means}; the value that is given has no effect without {missing}"
         yield evolve(point, status="open", value=None, means=means)
@@ -246,3 +253,11 @@ def _explain(profile: "Profile", point: Point) -> Point:
             means = f"a success that lacks it, or names another {wire}, is refused"
             means += "; of payments.create, one that names another amount, here or as amount" if total else ""
     return evolve(point, value=path, means=means)
+
+
+def _explain_notification(profile: "Profile", point: Point) -> Point:
+    """Return a point of `[notification]` with the value of `[answer]` or `[fields]` that counts if none is given."""
+    if point.name == "notification.merchant_id":
+        means = "the merchant's number is not compared" if point.value == "" else point.means
+        return evolve(point, value=" or ".join(merchant_paths(profile)), means=means)
+    return evolve(point, value=profile.answer.amounts) if point.value == "" else point

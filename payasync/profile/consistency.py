@@ -74,9 +74,10 @@ def check_profile(profile: "Profile") -> None:
         ConfigurationError: The error names the key and the allowed values.
     """
     _check_names(profile)
-    if profile.amount_unit == profile.answer.amounts:
-        why = 'must be left out where amount_unit is "major": requests and responses have the same unit'
-        raise invalid_setting("answer.amounts", why)
+    for table in ("answer", "notification"):
+        if profile.amount_unit == getattr(profile, table).amounts == "major":
+            why = 'must be left out where amount_unit is "major": whatever is sent and received has the same unit'
+            raise invalid_setting(f"{table}.amounts", why)
     _check_scheme(profile)
     _check_answer_header(profile)
     for operation, endpoint in profile.endpoints.items():

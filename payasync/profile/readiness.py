@@ -8,7 +8,9 @@ from attrs import frozen
 from payasync.profile.audit import Point, takers_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
+from payasync.profile.signed_fields import join_path, merchant_paths, signed_in_notifications
 from payasync.profile.wire_names import SOUGHT, unaskable, wire_name
+from payasync.signing.schemes import Keyed
 
 Group: TypeAlias = Literal["payments", "orders", "refunds", "subscriptions", "recovery", "notifications"]
 """Methods, or other things, that a profile makes ready together."""
@@ -73,6 +75,8 @@ _PROOFS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
 }
 """What notifications need besides, by how they are verified. Other ones are identified by `webhook-id` or a query."""
+_QUERIES: Final = dict(zip(_OF_KIND, SOUGHT, strict=True))
+"""By kind of notification, the query that confirms it."""
 _KEYS: Final = {"payment_status": "status.payment.name", "refund_status": "status.refund.name"}
 
 
@@ -122,6 +126,38 @@ def inspect_groups(profile: Profile) -> tuple[Readiness, ...]:
         Readiness(group, tuple(_list_missing(profile, group, points)), _is_begun(profile, group, points))
         for group in _NEEDS
     )
+
+
+def notification_facts(profile: Profile) -> Iterator[tuple[str, str]]:
+    """Yield what binds each kind of notification to this merchant, and what is done with each of its two times.
+
+    There is nothing to say as long as the profile does not say how notifications, or the text that is signed, are
+    verified.
+    """
+    shape, scheme = profile.notification, profile.scheme
+    signed = signed_in_notifications(profile)
+    if not shape.verification or (signed and isinstance(scheme, Keyed) and not scheme.algorithm):
+        return
+    paths = [path for path in merchant_paths(profile) if signed and signed.covers(join_path(shape.data, path))]
+    for kind in _kinds_sent(profile) or KINDS:
+        query = _QUERIES.get(kind, "")
+        asks = query and getattr(shape, SOUGHT[query][1]) and not unaskable(profile, query)
+        hint = "payasync asks the service" if asks else "it is parked, because no query confirms it"
+        if shape.verification == "none":
+            yield kind, f"not signed, so nothing binds it to this merchant: {hint}"
+        elif not (signed and getattr(scheme, "shares_service_key", False)):
+            yield kind, "bound to this merchant by its key, which no other merchant has"
+        elif shape.verification == "header" and "{merchant_id}" in shape.headers.text:
+            yield kind, "bound to this merchant by its number, which is in the signed text"
+        elif paths:
+            yield kind, f"bound to this merchant by {' or '.join(paths)}, if the event has it; else {hint}"
+        else:
+            yield kind, f"all merchants share its key, and nothing signed names this merchant: {hint}"
+    in_header = shape.verification in {"header", "standard-webhooks"} and shape.headers.timestamp
+    judged = "" if shape.verification == "none" else in_header or shape.time
+    rule = f"the time of the delivery, new in each, and at most {shape.tolerance} seconds off"
+    yield "time", f"{judged} is {rule}" if judged else f"not judged. notification.time is for {rule}"
+    yield "event_time", f"{shape.event_time or 'not given'}: the event's own time, which is shown and never judged"
 
 
 def optional_points(profile: Profile) -> tuple[Point, ...]:

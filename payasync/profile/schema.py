@@ -189,8 +189,6 @@ _SCHEMES: Final = must_be(
 _CHECKED: Final = asks("the schemes of addresses for a browser", ("orders.place",), changed=True)
 _MEANINGS: Final = "the service's values of our states"
 _HELD: Final = asks("what each success must hold, by its path in the payload", assumed=True)
-_NAMES_MERCHANT: Final = asks("a notification that names another merchant there is held", (), assumed=True)
-_UNIT: Final = asks("the unit of amounts in notifications: as sent, or major; else that of responses", (), assumed=True)
 _ACCEPTED: Final = asks("what the service takes; empty: not checked here")
 
 
@@ -791,9 +789,22 @@ class NotificationShape:
     out_trade_no: str = _a_path("the path of the order's number, which a confirmation asks about", ())
     out_refund_no: str = _a_path("the path of the refund's number, which a confirmation asks about", ())
     subscription_id: str = _a_path("the path of the subscription's number", ())
-    merchant_id: str | None = field(default=None, validator=_COMPARED, metadata=_NAMES_MERCHANT)
-    amounts: Literal["", "as sent", "major"] = field(default="", metadata=_UNIT)
-    must: Mapping[str, Any] = field(factory=dict, hash=False, converter=to_dict, validator=_EXPECTED, metadata=_HELD)
+    merchant_id: str | None = field(
+        default=None,
+        validator=_COMPARED,
+        metadata=asks(
+            "the path of the merchant's number; a notification that names another one is held", (), assumed=True
+        ),
+    )
+    amounts: Literal["", "as sent", "major"] = field(
+        default="", metadata=asks("the unit of amounts in notifications: as sent, or major", (), assumed=True)
+    )
+    must: Mapping[str, Any] = field(
+        factory=dict,
+        converter=to_dict,
+        validator=_EXPECTED,
+        metadata=asks("what each notification must hold, by its path in the payload", (), assumed=True),
+    )
     volatile: tuple[str, ...] = field(default=(), converter=to_tuple)
     ack_status: int | None = _a_status("the HTTP status that acknowledges a notification")
     ack_body: str = field(default="", metadata=asks("the body that acknowledges a notification", ()))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from payasync import signing
 from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
-from payasync.profile.wire_names import COMPARED, all_names
+from payasync.profile.wire_names import COMPARED, all_names, names_of
 from payasync.settings import invalid_setting
 from payasync.signing.templates import parts_of
 from payasync.strict_json import ABSENT, ExactNumber, at, paths_of
@@ -230,8 +230,14 @@ def names_read_in_notifications(profile: "Profile", compared: Iterable[str], doc
     """
     shape = profile.notification
     paths = [*compared, shape.out_trade_no, shape.out_refund_no, shape.subscription_id, profile.answer.payment_id]
-    paths += [path for several in shape.id.values() for path in several]
-    located = [shape.kind_path, shape.time, *tell_paths(shape), *(path for _, path in state_paths(profile))]
+    paths += [*shape.must, *merchant_paths(profile), *(path for several in shape.id.values() for path in several)]
+    located = [
+        shape.kind_path,
+        shape.time,
+        shape.event_time,
+        *tell_paths(shape),
+        *(path for _, path in state_paths(profile)),
+    ]
     return _signed_names(profile, shape, located, paths, document)
 
 
@@ -267,8 +273,14 @@ def notification_only_paths(profile: "Profile") -> tuple[str, ...]:
     """Return the signed paths of events, times, telling fields and states, which notifications alone have."""
     shape, signed = profile.notification, signed_in_notifications(profile)
     event = shape.kind_path if any(shape.kinds.values()) else ""
-    paths = (event, shape.time, *tell_paths(shape), *(path for _, path in state_paths(profile)))
+    paths = (event, shape.time, shape.event_time, *tell_paths(shape), *(path for _, path in state_paths(profile)))
     return only_from_the_service(profile, signed, paths) if signed else ()
+
+
+def merchant_paths(profile: "Profile") -> tuple[str, ...]:
+    """Return the paths in the payload at which a notification may name the merchant; none if it is not compared."""
+    given = profile.notification.merchant_id
+    return tuple(sorted(names_of(profile, "merchant_id"))) if given is None else tuple(filter(None, (given,)))
 
 
 def tell_paths(shape: "NotificationShape") -> list[str]:

@@ -88,6 +88,13 @@ def _holder_at(document: Any, path: str, name: str) -> Any:
     return document
 
 
+def _add_missing(document: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Set values at dotted paths at which nothing stands."""
+    for path, value in given.items():
+        if at(document, path) is ABSENT:
+            set_at(document, path, value)
+
+
 def _put(holder: Any, step: str, value: object) -> None:
     """Set an entry of an object or of a list, which grows as far as that."""
     if isinstance(holder, list):
@@ -497,28 +504,36 @@ class Dialect:
         return {name: join_path(answer.data, path) for name, path in inside.items() if path}
 
     def describe_order(
-        self, order: Order, redirect_url: str = "", thing: Literal["order", "payment"] = "order"
+        self, order: Order, redirect_url: str = "", thing: Literal["order", "payment"] = "order", amounts: str = ""
     ) -> dict[str, Any]:
-        """Return an order or a payment as endpoints 1 to 4 and 6 show it, with the customer's page if it is new."""
+        """Return an order or a payment as endpoints 1 to 4 and 6 show it, with the customer's page if it is new.
+
+        Args:
+            order: The order.
+            redirect_url: The address of that page.
+            thing: What the endpoint is about.
+            amounts: The unit of amounts. Default: that of responses.
+        """
         answer, payload = self.names.answer, dict[str, Any]()
         set_at(payload, answer.payment_id, order.payment_id)
         set_at(payload, getattr(answer, f"{thing}_status"), self.names.state(thing, order.state))
         if redirect_url:
             set_at(payload, answer.redirect_url, redirect_url)
         set_at(payload, self.names.own_path(thing), order.payment_id)
-        self._add_names(payload, thing, order, ("out_trade_no", "total_amt", "currency"))
+        self._add_names(payload, thing, order, ("out_trade_no", "total_amt", "currency"), amounts)
         if redirect_url:
             for part in self.names.made_parts():
                 if at(payload, part) is ABSENT:
                     set_at(payload, part, order.token)
         return payload
 
-    def describe_refund(self, refund: Refund) -> dict[str, Any]:
-        """Return a refund as endpoints 5 and 7 show it."""
+    def describe_refund(self, refund: Refund, amounts: str = "") -> dict[str, Any]:
+        """Return a refund as endpoints 5 and 7 show it, or with amounts in another unit."""
         payload: dict[str, Any] = {}
         set_at(payload, self.names.answer.refund_status, self.names.state("refund", refund.state))
         set_at(payload, self.names.own_path("refund"), refund.refund_id)
-        return self._add_names(payload, "refund", refund, ("out_refund_no", "out_trade_no", "total_amt", "refund_amt"))
+        names = ("out_refund_no", "out_trade_no", "total_amt", "refund_amt")
+        return self._add_names(payload, "refund", refund, names, amounts)
 
     def describe_subscription(self, subscription: Subscription) -> dict[str, Any]:
         """Return a subscription as endpoints 8 to 10 show it."""
@@ -532,17 +547,17 @@ class Dialect:
         return self._add_names(payload, "subscription", subscription, ())
 
     def _add_names(
-        self, payload: dict[str, Any], thing: str, subject: object, names: tuple[str, ...]
+        self, payload: dict[str, Any], thing: str, subject: object, names: tuple[str, ...], amounts: str = ""
     ) -> dict[str, Any]:
         """Add to a payload what it is about; a point that the profile does not compare gives way to what it reads."""
         answer = self.names.answer
         values = {name: getattr(subject, name) for name in names}
         if answer.merchant_id:
             values["merchant_id"] = MERCHANT_ID
-        if answer.amounts == "major":
+        if (amounts or answer.amounts) == "major":
             digits = digits_of(getattr(subject, "currency", ""))
-            amounts = {name: value for name, value in values.items() if name.endswith("_amt")}
-            values |= {name: str(Decimal(value).scaleb(-digits)) for name, value in amounts.items()}
+            counted = {name: value for name, value in values.items() if name.endswith("_amt")}
+            values |= {name: str(Decimal(value).scaleb(-digits)) for name, value in counted.items()}
         for name, value in values.items():
             path = self.names.path(name, thing)
             if getattr(answer, name) != "" or at(payload, path, None) is None:
@@ -569,13 +584,14 @@ class Dialect:
         """
         shape, subject, document = self.names.notification, event.subject, dict[str, Any]()
         if isinstance(subject, Order):
-            path, payload = shape.out_trade_no, self.describe_order(subject, thing=subject.origin)
+            path, payload = shape.out_trade_no, self.describe_order(subject, "", subject.origin, shape.amounts)
         elif isinstance(subject, Refund):
-            path, payload = shape.out_refund_no, self.describe_refund(subject)
+            path, payload = shape.out_refund_no, self.describe_refund(subject, shape.amounts)
         else:
             path, payload = shape.subscription_id, {**self.describe_subscription(subject), "period": subject.period}
-        if path:
-            set_at(payload, path, subject.number)
+        set_at(payload, path, subject.number)
+        set_at(payload, shape.merchant_id or "", MERCHANT_ID)
+        _add_missing(payload, shape.must)
         if (tells := shape.tells.get(event.kind)) and at(payload, tells, None) is None:
             thing = subject.origin if isinstance(subject, Order) else event.kind
             set_at(payload, tells, self.names.state(thing, subject.state))
@@ -586,8 +602,8 @@ class Dialect:
                 return None
             if shape.kind_path:
                 set_at(document, shape.kind_path, name)
-        if shape.time:
-            set_at(document, shape.time, write_time(now, shape))
+        for path in (shape.time, shape.event_time):
+            set_at(document, path, write_time(now, shape))
         self._add_constants(document, shape.signature if shape.verification == "body" else "")
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
@@ -699,9 +715,7 @@ class Dialect:
             named = given is not ABSENT and not has_another(names.profile, operation.name, name)
             if path and named and at(data, path, None) is None:
                 set_at(data, path, given)
-        for path, value in names.answer.must.items():
-            if at(data, path) is ABSENT:
-                set_at(data, path, value)
+        _add_missing(data, names.answer.must)
         omitted = names.profile.sandbox.omits.get(operation.name, ())
         for path in omitted:
             above, _, last = path.rpartition(".")

@@ -397,7 +397,7 @@ class ServiceSigner:
             key = self._keys.merchant.notification_keys[0]
             return body, headers | sign_headers(notification_id, body, key, int(at.timestamp()), shape.headers)
         document = json.loads(body)
-        if shape.time and (age or {shape.time, shape.time.rpartition(".")[2]} & set(shape.volatile)):
+        if age or (shape.verification != "none" and not (shape.header and shape.header.timestamp)):
             set_at(document, shape.time, write_time(at, shape))
         if shape.verification == "body":
             # There is no endpoint: nothing stands for the path.

@@ -122,7 +122,7 @@ def test_verdict_of_each_group(toml: str) -> None:
         "open orders its payment page answer.redirect_url",
     } <= set(shown)
     assert [f"ok {group} ready" for group in groups] == [line for line in ready if line.endswith(" ready")]
-    assert "Open, but optional: 8. payasync doctor --all shows every point." in ready
+    assert "Open, but optional: 9. payasync doctor --all shows every point." in ready
     assert not [line for line in shown if "answered" in line or "assumed" in line]
 
 

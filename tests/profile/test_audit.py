@@ -37,7 +37,9 @@ def named(prefix: str, part: type[Any], *without: str) -> list[str]:
     return [f"{prefix}.{each.name}" for each in fields(part) if each.name not in without]
 
 
-SIGNED_VALUES: Final = ["signature.skip_null", "signature.booleans", "signature.numbers"]
+SIGNED_VALUES: Final = [f"signature.{name}" for name in ("skip_null", "booleans", "numbers", "service_key")]
+OF_NOTIFICATIONS: Final = ["notification.merchant_id", "notification.amounts", "notification.must"]
+"""The points of notifications that have a default."""
 NUMBERS: Final = ["endpoints.orders.query.number", "endpoints.refunds.status.number"]
 
 POINTS: Final = [
@@ -122,6 +124,7 @@ def test_bare_profile_answers_nothing() -> None:
         *COMPARED,
         "answer.must",
         *named("http", HttpCodes),
+        *OF_NOTIFICATIONS,
     ] == assumed
     assert set() == {name for name, point in points.items() if point.status == "answered"}
 
@@ -135,6 +138,7 @@ def test_sandbox_answers_what_calls_need() -> None:
         "answer.data",
         "answer.signature",
         "notification.signature",
+        "notification.time",
     } == {name for name, point in points.items() if point.status == "open"}
     assumed = {name for name, point in points.items() if point.status == "assumed"}
     assert {
@@ -151,6 +155,7 @@ def test_sandbox_answers_what_calls_need() -> None:
         "http.duplicate",
         "http.unauthenticated",
         "http.uncoded",
+        *OF_NOTIFICATIONS,
     } == assumed
 
 
@@ -253,7 +258,8 @@ def test_signed_answers_need_the_scheme_everywhere(scheme: SignatureScheme | Non
     """If responses are signed, every method needs the signature scheme, also one that sends Bearer."""
     points = audited(Profile(signature=scheme, answer=SIGNED)).values()
 
-    assert {NAMES} == {point.needed_by for point in points if point.name.startswith("signature")}
+    signing = [point for point in points if point.name.startswith("signature") and point.name != SIGNED_VALUES[-1]]
+    assert {NAMES} == {point.needed_by for point in signing}
     assert ("signature" in [point.name for point in points]) is (scheme is OWN_SCHEME)
 
 

@@ -67,11 +67,13 @@ def test_one_name_for_all_operations_in_an_object_of_one() -> None:
     assert ("fields.currency", words) == refusal(Profile, fields={"currency": "amount.currency"})
 
 
-def test_one_unit_has_one_name() -> None:
-    """If requests have amounts in the major unit, responses have them as sent, and nothing else may be said of them."""
-    key, words = refusal(Profile, amount_unit="major", answer=AnswerShape(amounts="major"))
+@pytest.mark.parametrize("shape", [AnswerShape(amounts="major"), NotificationShape(amounts="major")])
+def test_one_unit_has_one_name(shape: AnswerShape | NotificationShape) -> None:
+    """If requests have amounts in the major unit, all that is received has it, and no table may say it again."""
+    table = "answer" if isinstance(shape, AnswerShape) else "notification"
+    key, words = refusal(Profile, amount_unit="major", **{table: shape})
 
-    assert "answer.amounts" == key
+    assert f"{table}.amounts" == key
     assert 'must be left out where amount_unit is "major"' in words
 
 
@@ -1007,7 +1009,7 @@ def test_audit_of_a_template() -> None:
     """The audit shows the algorithm, the encoding and the text of a template, and no options of sorted pairs."""
     points = {each.name: each for each in Profile.from_toml(TEMPLATE.replace('"hex"', '""')).audit()}
 
-    assert ["algorithm", "encoding", "text"] == [
+    assert ["algorithm", "encoding", "service_key", "text"] == [
         name.partition(".")[2] for name in points if name.startswith("signature")
     ]
     assert ("answered", "open") == (points["signature.algorithm"].status, points["signature.encoding"].status)

@@ -637,8 +637,8 @@ PARTS: Final[Mapping[str, type[Any]]] = {
 }
 ELSEWHERE: Final = {"name", "amount_unit", "notification", "sandbox"}
 """Two are for people, so no service sees them; a session ignores the sandbox's; tests/notifications tests the rest."""
-OF_KEYS: Final = {"signature.min_rsa_bits"}
-"""What a key must be, which no service sees: tests/profile/test_consistency.py tests it."""
+OF_KEYS: Final = {"signature.min_rsa_bits", "signature.service_key"}
+"""What a key must be, and whose it is, which no service sees: tests/profile tests both."""
 
 
 def keys_of(each: "Attribute[Any]") -> Iterator[str]:
