@@ -39,7 +39,7 @@ from payasync.profile.signed_fields import join_path, notification_coverage
 from payasync.profile.wire_names import COMPARED
 from payasync.settings import invalid_setting, not_configured
 from payasync.signing.schemes import Keyed, SignatureScheme, SortedPairs
-from payasync.signing.templates import parse_time, values_at
+from payasync.signing.templates import parse_time, signatures_at, values_at
 from payasync.strict_json import at
 
 MISMATCH: Final = "the body is not the one that was signed, or the key is wrong"
@@ -79,10 +79,8 @@ def _error(field: str, reason: str) -> InvalidSignatureError:
 
 A_WORD: Final = "a text of 1 to 256 visible ASCII characters"
 MISSING: Final = "is missing"
-MOST_SIGNATURES: Final = 8
-"""Signatures in headers that are checked. A service sends two or three while it rotates its keys."""
 
-_VERSION: Final = "v1"
+_VERSION: Final = "v1,"
 _PREFIX: Final = "whsec_"
 _MIN_KEY_BYTES: Final = 24
 """The scheme has no shorter keys. A shorter one was cut off when it was copied."""
@@ -116,10 +114,10 @@ def check_webhook(
     number = _get_header(headers, names.nonce, _WORD, A_WORD)
     sent = _get_header(headers, names.timestamp, _SECONDS, "a number of seconds since 1970")
     check_window(names.timestamp, int(sent), now, tolerance)
-    pairs = [each.partition(",") for each in _get_header(headers, names.signature).split(" ")]
-    signatures = [_decode_base64(text) for version, _, text in pairs if version == _VERSION]  # other versions may come
+    texts = signatures_at(headers, names.signature, _VERSION)  # other versions may come
+    signatures = [_decode_base64(text) for text in texts]
     if not any(signatures):
-        raise _error(names.signature, f"holds no signature of version {_VERSION}")
+        raise _no_signature(headers, names.signature, _VERSION)
     if not any(_is_among(signatures, _sign_content(body, number, sent, key)) for key in keys):
         raise _error(names.signature, NOT_OF_THE_BODY)
 
@@ -133,7 +131,7 @@ def sign_webhook(body: bytes, *, number: str, sent: int, key: Secret) -> str:
         sent: The header `webhook-timestamp`: seconds since 1970.
         key: A key that `check_secrets` accepts.
     """
-    return f"{_VERSION},{base64.b64encode(_sign_content(body, number, str(sent), key)).decode()}"
+    return f"{_VERSION}{base64.b64encode(_sign_content(body, number, str(sent), key)).decode()}"
 
 
 def is_word(number: object) -> bool:
@@ -157,12 +155,17 @@ def check_secrets(keys: Iterable[Secret]) -> None:
         raise invalid_setting(_KEYS, f"is empty (PAYASYNC_NOTIFICATION_KEYS in the environment): {why}")
 
 
-def _get_header(headers: MultiMapping[str], name: str, form: re.Pattern[str] | None = None, wanted: str = "") -> str:
+def _no_signature(headers: Mapping[str, str], place: str, prefix: str) -> InvalidSignatureError:
+    after = f" after {prefix!r}" if prefix else ""
+    return _error(place, f"holds no signature{after}" if values_at(headers, place) else MISSING)
+
+
+def _get_header(headers: MultiMapping[str], name: str, form: re.Pattern[str], wanted: str) -> str:
     """Return a header that must be there once. Of two, nobody could say which one was signed."""
     values = headers.getall(name, [])
     if len(values) != 1:
         raise _error(name, "is there twice" if values else MISSING)
-    if form and not form.fullmatch(values[0]):
+    if not form.fullmatch(values[0]):
         raise _error(name, f"is not {wanted}")
     return values[0]
 
@@ -413,10 +416,9 @@ class HeaderVerification(KeyedVerification):
             raise _error(place, why)
         if names.timestamp:
             _check_time(names.timestamp, sent, shape, now)
-        signatures = names.signatures(headers)[:MOST_SIGNATURES]
+        signatures = names.signatures(headers)
         if not signatures:
-            why = f"has no {names.prefix!r}" if values_at(headers, names.signature) else MISSING
-            raise _error(names.signature, why)
+            raise _no_signature(headers, names.signature, names.prefix)
         if not any(self.scheme.verify_text(text, each, key=key) for key in self.keys for each in signatures):
             raise _error(names.signature, NOT_OF_THE_BODY)
 
