@@ -29,6 +29,7 @@ from payasync.notifications.notification import (
     is_there,
     read_document,
     read_headers,
+    unpack_body,
     with_facts,
 )
 from payasync.profile import signed_fields
@@ -45,6 +46,9 @@ from payasync.strict_json import at
 MISMATCH: Final = "the body is not the one that was signed, or the key is wrong"
 """The possible causes of a wrong signature."""
 NOT_OF_THE_BODY: Final = f"is not valid for the body with any of the keys: {MISMATCH}"
+
+UNPACKED: Final = ". If the service signs the gzip, use web.Application(handler_args={'auto_decompress': False})"
+"""Added to the reason if the header says gzip, and the body is none: then aiohttp has unpacked it."""
 
 
 def check_window(field: str, sent: float, now: float, tolerance: float) -> None:
@@ -114,8 +118,8 @@ def check_webhook(
     number = _get_header(headers, names.nonce, _WORD, A_WORD)
     sent = _get_header(headers, names.timestamp, _SECONDS, "a number of seconds since 1970")
     check_window(names.timestamp, int(sent), now, tolerance)
-    texts = signatures_at(headers, names.signature, _VERSION)  # other versions may come
-    signatures = [_decode_base64(text) for text in texts]
+    # Other versions may stand beside.
+    signatures = [_decode_base64(text) for text in signatures_at(headers, names.signature, _VERSION)]
     if not any(signatures):
         raise _no_signature(headers, names.signature, _VERSION)
     if not any(_is_among(signatures, _sign_content(body, number, sent, key)) for key in keys):
@@ -304,12 +308,26 @@ class Verification:
             max_bytes: The greatest length of the body.
         """
         body, received = copy_body(raw, max_bytes), read_headers(headers)
-        self.check_bytes(body, received, now)  # first, so that nothing is decoded for a forger
+        body = self._check_packed(body, received, now, max_bytes)  # first, so that nothing is decoded for a forger
         document = decode_body(body)
         self.check_document(body, document, now)  # before anything else is read, for the same reason
         arrived = datetime.fromtimestamp(now, UTC)
         notification = read_document(body, document, received, profile=self.profile, kind=kind, received_at=arrived)
         return with_facts(notification, verified=self.proves)
+
+    def _check_packed(self, body: bytes, headers: CIMultiDict[str], now: float, max_bytes: int) -> bytes:
+        """Check a signature over the body as it was received, or else without gzip; return the body without gzip."""
+        plain, unpacked = unpack_body(body, max_bytes), "gzip" in headers.get("Content-Encoding", "").lower()
+        try:
+            self.check_bytes(body, headers, now)
+        except InvalidSignatureError as error:
+            failed = error
+        else:
+            return plain
+        if plain is not body:
+            self.check_bytes(plain, headers, now)
+            return plain
+        raise _error(str(failed.field), f"{failed.reason}{UNPACKED}") if unpacked else failed
 
     def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:
         """Check a signature over body and headers."""
