@@ -165,7 +165,9 @@ def test_gzip_within_the_limit(read: Callable[..., Notification]) -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", [gzip.compress(b"{}")[:-1], gzip.compress(b"{}") + b"x", gzip.compress(gzip.compress(b"{}")), b"\x1f\x8b"]
+    "broken",
+    [gzip.compress(b"{}")[:-1], gzip.compress(b"{}") + b"x", gzip.compress(gzip.compress(b"{}")), b"\x1f\x8b"],
+    ids=["cut", "longer", "twice", "a beginning"],
 )
 def test_broken_gzip(broken: bytes) -> None:
     """Gzip that breaks off, or holds no JSON, is no notification. It is still verified as it was received."""
