@@ -51,7 +51,7 @@ class Received:
         verified: The service signed it.
         lasting: It is verified, but has no signed time, so it can come again at any time. Its key is never deleted.
         held: Why it is held from the start; empty: it is dispatched.
-        raw: The body, as it was received.
+        raw: The body, as it was received, but without gzip.
         headers: Those of `STORED_HEADERS`, as they were received.
         received_at: The time of arrival, an aware datetime.
     """
@@ -89,7 +89,7 @@ class InboxEvent:
     Attributes:
         id: The inbox's number of the event, ascending.
         key: As in `Received`, like all attributes that are not listed here.
-        raw: The body, as it was received; empty if only the key is still stored.
+        raw: The body, as it was received, but without gzip; empty if only the key is still stored.
         state: `pending`, `leased`, `done`, `dead`, `parked`, `held` or `superseded`.
         attempts: How often it was leased since it arrived or was replayed.
         failures: How many of these attempts failed; the others succeeded or were interrupted.

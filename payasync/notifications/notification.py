@@ -26,6 +26,7 @@ from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
 from payasync.settings import invalid_setting
 from payasync.strict_json import ABSENT, MAX_DEPTH, LongInteger, at, loads_exact
+from payasync.transport.send import gunzip
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 
@@ -40,6 +41,8 @@ Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[
 
 MAX_BYTES: Final = 1 << 20
 """The greatest length of a body. A forged one has to be read, too, before it can be refused."""
+_GZIP: Final = b"\x1f\x8b"
+"""How each body in gzip begins, and no JSON. Its header may say otherwise: proxies drop it, and servers leave it."""
 MAX_CONTAINERS: Final = 1000
 """Objects and lists of a body, and one more for every 32 bytes. A body with more is costly to decode."""
 HELD: Final = "held:"
@@ -63,7 +66,7 @@ class Notification:
         data: The payload inside the profile's envelope, else the document. If the signature is in the body, only
             the signed part. If a hint was confirmed, the data of the service's response.
         document: The whole decoded JSON, signed or not, with exact integers.
-        raw: The body, as it was received.
+        raw: The body, as it was received, but without gzip.
         headers: By names in any case.
         dedup_key: Names the event: a redelivery has the same key.
         weak: The key is only a hash of the body: two events with equal bodies count as one.
@@ -209,7 +212,7 @@ def parse(
         InvalidArgumentError: It is not a strict JSON object, too long, of another kind than its address, or has a
             number of an invalid form. Nothing else is raised, whatever was received.
     """
-    body, received = copy_body(raw, max_bytes), read_headers(headers)
+    body, received = unpack_body(copy_body(raw, max_bytes), max_bytes), read_headers(headers)
     return read_document(body, decode_body(body), received, profile=profile, kind=kind, received_at=received_at)
 
 
@@ -257,6 +260,18 @@ def copy_body(raw: Raw, max_bytes: int = sys.maxsize) -> bytes:
     if len(body) > max_bytes:
         raise _error("raw", f"{max_bytes} bytes long at most", f"of {len(body)}")
     return body
+
+
+def unpack_body(body: bytes, max_bytes: int) -> bytes:
+    """Return a body without gzip. Another body stays, also one that is broken gzip.
+
+    Raises:
+        InvalidArgumentError: It is too long without gzip.
+    """
+    plain = gunzip(body, max_bytes) if body.startswith(_GZIP) else None
+    if plain is not None and len(plain) > max_bytes:
+        raise _error("raw", f"{max_bytes} bytes long at most", "longer without gzip")
+    return body if plain is None else plain
 
 
 def read_headers(headers: Headers) -> CIMultiDict[str]:

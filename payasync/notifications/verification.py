@@ -39,6 +39,7 @@ from payasync.notifications.notification import (
     is_there,
     read_document,
     read_headers,
+    unpack_body,
     unreadable,
     with_facts,
 )
@@ -50,12 +51,15 @@ from payasync.profile.signed_fields import join_path, notification_coverage
 from payasync.profile.wire_names import COMPARED
 from payasync.settings import invalid_setting, not_configured
 from payasync.signing.schemes import Keyed, SignatureScheme, SortedPairs
-from payasync.signing.templates import parse_time, values_at
+from payasync.signing.templates import parse_time, signatures_at, values_at
 from payasync.strict_json import ABSENT, at, loads_leniently
 
 MISMATCH: Final = "the body is not the one that was signed, or the key is wrong"
 """The possible causes of a wrong signature."""
 NOT_OF_THE_BODY: Final = f"is not valid for the body with any of the keys: {MISMATCH}"
+
+UNPACKED: Final = ". If the service signs the gzip, use web.Application(handler_args={'auto_decompress': False})"
+"""Added to the reason if the header says gzip, and the body is none: then aiohttp has unpacked it."""
 
 
 def late_error(field: str, sent: float, now: float, tolerance: float) -> InvalidSignatureError | None:
@@ -88,10 +92,8 @@ def _error(field: str, reason: str) -> InvalidSignatureError:
 
 A_WORD: Final = "a text of 1 to 256 visible ASCII characters"
 MISSING: Final = "is missing"
-MOST_SIGNATURES: Final = 8
-"""Signatures in headers that are checked. A service sends two or three while it rotates its keys."""
 
-_VERSION: Final = "v1"
+_VERSION: Final = "v1,"
 _PREFIX: Final = "whsec_"
 _MIN_KEY_BYTES: Final = 24
 """The scheme has no shorter keys. A shorter one was cut off when it was copied."""
@@ -124,10 +126,10 @@ def check_webhook(
     """
     number = _get_header(headers, names.nonce, _WORD, A_WORD)
     sent = _get_header(headers, names.timestamp, _SECONDS, "a number of seconds since 1970")
-    pairs = [each.partition(",") for each in _get_header(headers, names.signature).split(" ")]
-    signatures = [_decode_base64(text) for version, _, text in pairs if version == _VERSION]  # other versions may come
+    # Other versions may stand beside.
+    signatures = [_decode_base64(text) for text in signatures_at(headers, names.signature, _VERSION)]
     if not any(signatures):
-        raise _error(names.signature, f"holds no signature of version {_VERSION}")
+        raise _no_signature(headers, names.signature, _VERSION)
     if not any(_is_among(signatures, _sign_content(body, number, sent, key)) for key in keys):
         raise _error(names.signature, NOT_OF_THE_BODY)
     return late_error(names.timestamp, int(sent), now, tolerance)
@@ -142,7 +144,7 @@ def sign_webhook(body: bytes, *, number: str, sent: int, key: Secret) -> str:
         sent: The header `webhook-timestamp`: seconds since 1970.
         key: A key that `check_secrets` accepts.
     """
-    return f"{_VERSION},{base64.b64encode(_sign_content(body, number, str(sent), key)).decode()}"
+    return f"{_VERSION}{base64.b64encode(_sign_content(body, number, str(sent), key)).decode()}"
 
 
 def is_word(number: object) -> bool:
@@ -166,12 +168,17 @@ def check_secrets(keys: Iterable[Secret]) -> None:
         raise invalid_setting(_KEYS, f"is empty (PAYASYNC_NOTIFICATION_KEYS in the environment): {why}")
 
 
-def _get_header(headers: MultiMapping[str], name: str, form: re.Pattern[str] | None = None, wanted: str = "") -> str:
+def _no_signature(headers: Mapping[str, str], place: str, prefix: str) -> InvalidSignatureError:
+    after = f" after {prefix!r}" if prefix else ""
+    return _error(place, f"holds no signature{after}" if values_at(headers, place) else MISSING)
+
+
+def _get_header(headers: MultiMapping[str], name: str, form: re.Pattern[str], wanted: str) -> str:
     """Return a header that must be there once. Of two, nobody could say which one was signed."""
     values = headers.getall(name, [])
     if len(values) != 1:
         raise _error(name, "is there twice" if values else MISSING)
-    if form and not form.fullmatch(values[0]):
+    if not form.fullmatch(values[0]):
         raise _error(name, f"is not {wanted}")
     return values[0]
 
@@ -358,8 +365,9 @@ class Verification:
         arrived = datetime.fromtimestamp(now, UTC)
         read = partial(read_document, profile=self.profile, kind=kind, received_at=arrived)
         if not self.proves:
-            return Examined(read(body, decode_body(body), received))
-        late = self.check_bytes(body, received, now)  # first, so that nothing is decoded for a forger
+            plain = unpack_body(body, max_bytes)
+            return Examined(read(plain, decode_body(plain), received))
+        body, late = self._check_packed(body, received, now, max_bytes)  # first: nothing is decoded for a forger
         seen = loads_leniently(body)
         late = self.check_document(body, seen, now) or late
         try:
@@ -380,6 +388,19 @@ class Verification:
         verified = bool(named) or not self.shared
         notification = with_facts(notification, verified=verified)
         return Examined(_hold(notification) if late else notification, late, late=late is not None)
+
+    def _check_packed(
+        self, body: bytes, headers: CIMultiDict[str], now: float, max_bytes: int
+    ) -> tuple[bytes, InvalidSignatureError | None]:
+        """Check a signature over the body as received, or else unpacked; return it unpacked, and why it is late."""
+        plain, unpacked = unpack_body(body, max_bytes), "gzip" in headers.get("Content-Encoding", "").lower()
+        try:
+            return plain, self.check_bytes(body, headers, now)
+        except InvalidSignatureError as error:
+            failed = error
+        if plain is not body:
+            return plain, self.check_bytes(plain, headers, now)
+        raise _error(str(failed.field), f"{failed.reason}{UNPACKED}") if unpacked else failed
 
     def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> InvalidSignatureError | None:
         """Check a signature over body and headers. Return an error if it is genuine, and its time is not about now."""
@@ -507,10 +528,9 @@ class HeaderVerification(KeyedVerification):
         if missing:
             place, _, why = missing.partition(" ")
             raise _error(place, why)
-        signatures = names.signatures(headers)[:MOST_SIGNATURES]
+        signatures = names.signatures(headers)
         if not signatures:
-            why = f"has no {names.prefix!r}" if values_at(headers, names.signature) else MISSING
-            raise _error(names.signature, why)
+            raise _no_signature(headers, names.signature, names.prefix)
         if not any(self.scheme.verify_text(text, each, key=key) for key in self.keys for each in signatures):
             raise _error(names.signature, NOT_OF_THE_BODY)
         return _check_time(names.timestamp, sent, shape, now) if names.timestamp else None

@@ -26,7 +26,7 @@ from payasync.settings import (
     to_dict_of_tuples,
     to_tuple,
 )
-from payasync.signing.templates import check_template, fill, is_place, names_in, parts_of, values_at
+from payasync.signing.templates import check_template, fill, is_place, names_in, parts_of, signatures_at, values_at
 from payasync.strict_json import MAX_DEPTH, copy_plain, find_flaw, is_one_of
 
 if TYPE_CHECKING:
@@ -319,6 +319,8 @@ class Parameter:
 
 BODY: Final = "{body}"
 _A_PLACE: Final = "the name of a header, or Name:key for one value of `t=1,v1=abc`"
+MOST_SIGNATURES: Final = 8
+"""Signatures in headers that are checked. A service sends two or three while it rotates its keys."""
 _PERHAPS_IN_HEADERS: Final = must_be(_A_PLACE, lambda place: not place or is_place(place))
 
 
@@ -347,9 +349,8 @@ class SignedHeader:
     )
 
     def signatures(self, headers: Mapping[str, str]) -> list[str]:
-        """Return the signatures in headers, without the prefix: none, one, or several while keys rotate."""
-        found = values_at(headers, self.signature)
-        return [value.removeprefix(self.prefix) for value in found if value.startswith(self.prefix)]
+        """Return the signatures in headers that are checked: none, one, or several while keys rotate."""
+        return signatures_at(headers, self.signature, self.prefix)[:MOST_SIGNATURES]
 
     @property
     def names_request(self) -> bool:
@@ -365,14 +366,14 @@ class SignedHeader:
             known: The merchant's number; for a response also the method and the path, if `names_request`.
 
         Raises:
-            ValueError: A header is missing, or there twice: of two, nobody could say which one was signed.
+            ValueError: A value is missing, or there twice: of two that differ, nobody could say which one was signed.
         """
         values: dict[str, str | bytes] = {**known, "body": body}
         for name, place in (("timestamp", self.timestamp), ("nonce", self.nonce)):
-            found = values_at(headers, place) if place else [""]
+            found = {*values_at(headers, place)} if place else {""}
             if len(found) != 1:
                 raise ValueError(f"{place} is {'there twice' if found else 'missing'}")
-            values[name] = found[0]
+            values[name] = found.pop()
         return str(values["timestamp"]), fill(self.text, values)
 
 

@@ -17,6 +17,8 @@ MILLISECONDS_FROM: Final = 10**11
 _NUMBER: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,9})?", re.ASCII)
 _NAMES: Final = re.compile(r"\{(\w*)\}")
 _PAIRS: Final = re.compile(r"[,;]")
+_BEGIN: Final = r'(?<![^,;\s"])'
+_SIGNATURE: Final = re.compile(rf'{_BEGIN}[^,;\s"=]+=*(?![^,;\s"])')
 _PLACE: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+(:[A-Za-z0-9_.-]+)?")
 
 
@@ -102,6 +104,24 @@ def values_at(headers: Mapping[str, str], place: str) -> list[str]:
     pairs = (pair.partition("=") for line in lines for pair in _PAIRS.split(line))
     # A scheme's name may stand before the first key, as in `Scheme t=1, v1="abc"`.
     return [value.strip().strip('"') for found, _, value in pairs if found.strip().rpartition(" ")[2] == key]
+
+
+def signatures_at(headers: Mapping[str, str], place: str, prefix: str = "") -> list[str]:
+    """Return the signatures at a place in headers, without the prefix.
+
+    A service sends several while it rotates its keys, and a server may join the lines of a header. Hexadecimal and
+    base64 have neither a comma nor a blank, so these separate the signatures.
+
+    Args:
+        headers: As for `values_at`.
+        place: As for `values_at`.
+        prefix: The text before each signature, or before several.
+    """
+    name, _, key = place.partition(":")
+    texts = CIMultiDict(headers).getall(name, [])
+    for mark in (rf"{re.escape(key)}\s*=\s*" if key else "", re.escape(prefix)):
+        texts = [part for text in texts for part in re.split(_BEGIN + mark, text)[1:]] if mark else texts
+    return [each for text in texts for each in _SIGNATURE.findall(text)]
 
 
 @lru_cache(maxsize=1)

@@ -178,13 +178,20 @@ def unpack(headers: MultiMapping[str], body: bytes, most: int) -> tuple[MultiMap
         ResponseTooLargeError: The body is longer.
     """
     if headers.get(CONTENT_ENCODING, "").strip().lower() in {"gzip", "x-gzip"}:
-        plain = CIMultiDict(headers)
-        del plain[CONTENT_ENCODING]
-        with suppress(OSError, EOFError, zlib.error):
-            headers, body = plain, GzipFile(fileobj=BytesIO(body)).read(most + 1)
+        plain = gunzip(body, most)
+        if plain is not None:
+            headers, body = CIMultiDict(headers), plain
+            del headers[CONTENT_ENCODING]
     if len(body) > most:
         raise ResponseTooLargeError
     return headers, body
+
+
+def gunzip(body: bytes, most: int) -> bytes | None:
+    """Return a body without gzip, or its beginning if it is longer than the limit; `None` if it is no gzip."""
+    with suppress(OSError, EOFError, zlib.error):
+        return GzipFile(fileobj=BytesIO(body)).read(most + 1)
+    return None
 
 
 _UNCACHED: Final = {"Cache-Control": "no-cache, no-store", "Pragma": "no-cache"}

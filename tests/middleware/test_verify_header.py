@@ -83,6 +83,14 @@ async def test_any_of_the_services_keys_verifies(key: str) -> None:
     assert "PAID" == await queried(signed(key=key))
 
 
+async def test_signatures_of_two_keys_in_one_line() -> None:
+    """While keys rotate, a response may have a signature of each, also if a server has joined the lines."""
+    (_, old), nonce = headers(PAID, key="next key of the service")
+    joined = f"{old}, {headers(PAID)[0][1]}"
+
+    assert "PAID" == await queried(answer(200, PAID, ("Signature", joined), nonce))
+
+
 async def test_without_service_keys_the_merchants_key_verifies() -> None:
     """With a symmetric algorithm and no keys of the service, the merchant's key verifies."""
     assert "PAID" == await queried(signed(key=OWN), credentials=Credentials("M1", signing_key=OWN))
@@ -98,7 +106,7 @@ async def test_without_service_keys_the_merchants_key_verifies() -> None:
         lambda: answer(200, PAID),
         lambda: answer(200, PAID, headers(PAID)[0]),
         lambda: answer(200, PAID, headers(PAID)[1]),
-        lambda: answer(200, PAID, *headers(PAID), ("Nonce", "n1")),
+        lambda: answer(200, PAID, *headers(PAID), ("Nonce", "n2")),
         lambda: answer(200, PAID, ("Signature", "t=1,s=v1-zz"), ("Nonce", "n1")),
         lambda: signed(b'{"data": {"state": "OPEN", "state": "PAID"}}'),
     ],

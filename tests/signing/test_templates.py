@@ -4,7 +4,7 @@ from multidict import CIMultiDict
 from payasync.credentials import Secret
 from payasync.errors import ConfigurationError
 from payasync.signing.schemes import SortedPairs
-from payasync.signing.templates import check_template, fill, is_place, names_in, values_at
+from payasync.signing.templates import check_template, fill, is_place, names_in, signatures_at, values_at
 
 NAMES = ("timestamp", "body")
 
@@ -69,6 +69,42 @@ def test_values_stand_in_headers_or_in_a_part_of_one(place: str, expected: list[
 def test_what_names_no_header_is_no_place(place: str) -> None:
     """A place is the name of a header; after a colon stands one key."""
     assert not is_place(place)
+
+
+OLD, NEW = "b2xk=", "bmV3=="
+
+
+@pytest.mark.parametrize(
+    ("place", "prefix", "lines", "expected"),
+    [
+        *(("X", "", form, [OLD, NEW]) for form in (f"{OLD},{NEW}", f"{OLD}, {NEW}", f" {OLD} {NEW} ", f"{OLD};{NEW}")),
+        ("X", "", f'"{OLD}", "{NEW}"', [OLD, NEW]),
+        ("X", "", f"{OLD}\n{NEW}", [OLD, NEW]),
+        ("X", "", f"keyid=1 , , {OLD}", [OLD]),
+        *(("X", "", each, []) for each in ("", ",", " , ;", "=", "keyid=1")),
+        *(("X:v0", "", form, [OLD, NEW]) for form in (f"v0={OLD},{NEW}", f"v0={OLD},v0={NEW}", f"v0={OLD} {NEW}")),
+        ("X:v0", "", f"t=1;v0={OLD};v0={NEW};n=2", [OLD, NEW]),
+        ("X:v0", "", f"t=1,v0={OLD}, t=1,v0={NEW}", [OLD, NEW]),
+        ("X:v0", "", f"t=1,v0={OLD}\nt=1,v0={NEW}", [OLD, NEW]),
+        ("X:v0", "", f'Scheme t=1, v0 = "{OLD}", xv0=x, v0.=x', [OLD]),
+        *(("X:v0", "", each, []) for each in (OLD, "v0=", "V0=x", "xv0=x", "t=v0=x", "v00=x", "v0,x")),
+        ("X", "sha256=", f"sha256={OLD},sha256={NEW}", [OLD, NEW]),
+        ("X", "sha256=", f"sha256={OLD}, {NEW}", [OLD, NEW]),
+        ("X", "sha256=", f"sha1=x, sha256={OLD}, sha1=x", [OLD]),
+        *(("X", "sha256=", each, []) for each in (OLD, "sha256=", "SHA256=x", "xsha256=x")),
+        ("X", "v1,", f"v2,x v1,{OLD}, v1,{NEW}", [OLD, NEW]),
+        ("X", "v1,", f"v1,{OLD},v1,{NEW}", [OLD, NEW]),
+        ("X", "HMAC ", f"HMAC {OLD}, HMAC {NEW}", [OLD, NEW]),
+        ("X:s", "v1-", f"t=v1-x,s=v1-{OLD},v1-{NEW}", [OLD, NEW]),
+        ("X:s", "v1-", f's="v1-{OLD}",s=v2-x,s="v1-{NEW}"', [OLD, NEW]),
+        ("Y", "", OLD, []),
+    ],
+)
+def test_several_signatures_may_stand_in_one_header(place: str, prefix: str, lines: str, expected: list[str]) -> None:
+    """Lines of a header that were joined are as good as several: no signature holds a comma, a semicolon or a blank."""
+    headers = CIMultiDict(("x", line) for line in lines.split("\n"))
+
+    assert expected == signatures_at(headers, place, prefix)
 
 
 def test_md5_signs_no_text() -> None:
