@@ -30,7 +30,7 @@ from payasync.cli.options import (
     service_options,
     session_with,
 )
-from payasync.cli.signals import stopped_by_signals, wake_on_signals
+from payasync.cli.signals import stopped_by_signals
 from payasync.cli.terminal import Lines, error_lines, fail, print_error, stray_logs_dropped
 from payasync.endpoints import ARGUMENTS, CREATE_REFUND, FURTHER, PLACE_ORDER, Argument, Kind, Operation
 from payasync.errors import (
@@ -342,7 +342,6 @@ class CallCommand:
 
     async def _call(self, caller: Caller, journal: Journal | None, given: dict[str, Any]) -> int:
         interrupted, stop = False, None
-        wake_on_signals()
         if not caller.request.operation.read:
             stop = stopped_by_signals()
             await asyncio.sleep(0)  # a Ctrl-C from before cancels here, and not after the journal has begun

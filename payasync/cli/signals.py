@@ -11,19 +11,6 @@ from typing import Any, Final
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-def wake_on_signals() -> asyncio.AbstractEventLoop:
-    """Let each signal wake the running event loop, and return the loop.
-
-    Only the main thread runs Python's handlers. The kernel may interrupt another thread, or the main thread immediately
-    before the loop waits. Without a wakeup, the handler would then run when something else wakes the loop.
-    """
-    loop = asyncio.get_running_loop()
-    if sys.platform != "win32":  # whose loops do it themselves
-        # asyncio sets up the wakeup by any signal when it handles one. Nobody sends this one, which is ignored.
-        loop.add_signal_handler(signal.SIGURG, bool)
-    return loop
-
-
 def stopped_by_signals(last_word: Callable[[], bool] | None = None) -> asyncio.Event:
     """Return an event that the first SIGINT or SIGTERM sets; the second one ends the process.
 
@@ -33,7 +20,7 @@ def stopped_by_signals(last_word: Callable[[], bool] | None = None) -> asyncio.E
         last_word: Called by the event loop before the second signal ends the process, unless it returns `False`. A
             third signal then ends the process immediately, even if the loop is busy.
     """
-    stop, loop, begun = asyncio.Event(), wake_on_signals(), list[int]()
+    stop, loop, begun = asyncio.Event(), asyncio.get_running_loop(), list[int]()
     heeded = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
 
     def end(number: int) -> None:
@@ -54,6 +41,10 @@ def stopped_by_signals(last_word: Callable[[], bool] | None = None) -> asyncio.E
         else:
             loop.call_soon_threadsafe(end, number)
 
+    # Only the main thread calls `handle`. The kernel may interrupt another thread, or this one immediately before the
+    # loop waits. asyncio lets all signals wake the loop when it handles one: nobody sends SIGURG, which has no effect.
+    if sys.platform != "win32":  # whose loops do so by themselves
+        loop.add_signal_handler(signal.SIGURG, bool)
     for each in heeded:
         signal.signal(each, handle)
     return stop

@@ -95,7 +95,7 @@ def test_other_loop(home: asyncio.Runner, use: Callable[[Shared], Any], *, ended
             if inspect.isawaitable(result):
                 await result
 
-    with pytest.raises(ConfigurationError, match="Use payasync.sandbox.ThreadedSandbox") as caught:
+    with pytest.raises(ConfigurationError, match=r"Use payasync\.sandbox\.ThreadedSandbox") as caught:
         asyncio.run(elsewhere())
     assert caught.value.sent in {None, False}
     if not ended:
