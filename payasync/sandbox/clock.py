@@ -12,6 +12,7 @@ from attrs import frozen
 
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.sandbox.model import BEGINNING, Timer, TimerKind, format_instant, to_instant
+from payasync.sandbox.server import check_loop
 from payasync.sandbox.store import Store
 from payasync.settings import is_number
 
@@ -211,10 +212,12 @@ class Clock:
         """Return when all that was due is done, with all that it caused to be due.
 
         Raises:
-            ConfigurationError: The sandbox was closed, or its database cannot be written.
+            ConfigurationError: The sandbox was closed, or was started in another event loop, or its database cannot be
+                written.
         """
         task = self._task
         assert task is not None  # noqa: S101 - nobody has it before it was started
+        check_loop(task.get_loop())
         if not task.done():
             self._wake()
             await self._idle.wait()

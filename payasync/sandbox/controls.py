@@ -1,5 +1,6 @@
 """What a test does and reads beside the wire: starting points, the bank, the customer and the ledger."""
 
+import asyncio
 import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from payasync.sandbox.model import (
     RefusedError,
     Subscription,
 )
+from payasync.sandbox.server import check_loop
 from payasync.sandbox.service import Service
 from payasync.sandbox.store import Store
 from payasync.sandbox.web.pages import GATEWAY, gateway_path
@@ -260,6 +262,7 @@ class Customer:
         self._store = store
         self._numbers = numbers
         self._url = url
+        self._loop = asyncio.get_running_loop()
 
     async def authorize(self, order: Paying) -> str | None:
         """Authorize the payment.
@@ -286,6 +289,7 @@ class Customer:
         return await self._press(order, "cancel")
 
     async def _press(self, named: Paying, decision: Decision) -> str | None:
+        check_loop(self._loop)
         order = self._find(named)
         if order.state != "pending":
             return None

@@ -1,5 +1,6 @@
 """The sandbox as its users see it: its settings, its parts, and its lifetime."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from os import PathLike
 from typing import Any, Final, Self
@@ -21,7 +22,7 @@ from payasync.sandbox.faults.injection import FaultInjector
 from payasync.sandbox.openapi import MARK
 from payasync.sandbox.recording_receiver import RecordingReceiver
 from payasync.sandbox.rules import RefundSetting, RepeatedSetting, refund_terms
-from payasync.sandbox.server import MAX_BODY, Server, access_logger, listen, url_of
+from payasync.sandbox.server import MAX_BODY, Server, access_logger, check_loop, listen, running_loop, url_of
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys, ServiceSigner, make_keys
 from payasync.sandbox.store import MEMORY, Store, read_location
@@ -31,6 +32,7 @@ from payasync.sandbox.web.gateway import Gateway
 from payasync.sandbox.webhooks import Deliveries, outgoing_client
 from payasync.session import Session
 from payasync.settings import invalid_setting
+from payasync.transport.pools import SANDBOXES, foreign_loop
 
 SHUTDOWN_SECONDS: Final = 1.0
 """How long a request in flight may take while the sandbox closes."""
@@ -40,6 +42,7 @@ SHUTDOWN_SECONDS: Final = 1.0
 class _Services:
     """What exists between start and close."""
 
+    loop: asyncio.AbstractEventLoop
     url: str
     clock: Clock
     service: Service
@@ -266,6 +269,7 @@ class Sandbox:
             ConfigurationError: The sandbox runs already, its port is in use, or its database cannot be used.
         """
         if self._running:
+            self._started("start")
             raise ConfigurationError("the sandbox runs already: close it first")
         async with AsyncExitStack() as stack:
             self._running = await self._open(stack)
@@ -310,7 +314,10 @@ class Sandbox:
         serving = server.serve(application, shutdown_timeout=SHUTDOWN_SECONDS, logger=access_logger)
         await stack.enter_async_context(serving)
         numbers = Numbers(dialect.number_paths())
+        SANDBOXES[url] = loop = asyncio.get_running_loop()
+        stack.callback(SANDBOXES.pop, url, None)
         return _Services(
+            loop=loop,
             url=url,
             clock=clock,
             service=service,
@@ -332,9 +339,15 @@ class Sandbox:
         return clock, Service(store, self._dialect, terms=self._terms, webhook_url=self._webhook_url)
 
     async def close(self) -> None:
-        """Stop listening and delivering; closing again does nothing."""
-        running, self._running = self._running, None
+        """Stop listening and delivering; closing again does nothing.
+
+        Raises:
+            ConfigurationError: It was started in another event loop.
+        """
+        running = self._running
         if running:
+            check_loop(running.loop)
+            self._running = None
             await running.closing.aclose()
 
     async def __aenter__(self) -> Self:
@@ -353,6 +366,9 @@ class Sandbox:
     def _started(self, name: str) -> _Services:
         if self._running is None:
             raise _not_running(name)
+        loop = self._running.loop
+        if not loop.is_running() and (running_loop() or loop.is_closed()):
+            raise foreign_loop()
         return self._running
 
 

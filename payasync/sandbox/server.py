@@ -18,8 +18,29 @@ from aiohttp.http_exceptions import HttpProcessingError
 from payasync.errors import ConfigurationError
 from payasync.sandbox.model import RefusedError
 from payasync.strict_json import MAX_DEPTH, encodable, loads_exact
+from payasync.transport.pools import foreign_loop
 
 T = TypeVar("T")
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread, if any."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def check_loop(home: asyncio.AbstractEventLoop) -> None:
+    """Check that the running loop is the one in which a part of a sandbox was started.
+
+    Raises:
+        ConfigurationError: It is another.
+    """
+    if running_loop() is not home:
+        raise foreign_loop()
+
+
 _MOST: Final = 0xFFFF
 _KEYS: Final = "the sandbox's keys are for everybody who can reach it"
 
@@ -94,6 +115,7 @@ class Server:
     """
 
     def __init__(self, listening: socket.socket) -> None:
+        self._loop = asyncio.get_running_loop()
         self._server: web.Server | None = None
         self._socket = listening
         self._address = listening.getsockname()
@@ -126,7 +148,7 @@ class Server:
     async def _open(self) -> None:
         assert self._server is not None  # noqa: S101 - it was set up
         # asyncio's server itself is never closed, for the same reason.
-        await asyncio.get_running_loop().create_server(self._server, sock=self._socket)
+        await self._loop.create_server(self._server, sock=self._socket)
 
     def stop_listening(self, seconds: float | None, *, by: object) -> None:
         """Refuse new connections, close the idle ones, and let the others end with their response.
@@ -134,11 +156,14 @@ class Server:
         Args:
             seconds: Real seconds until it opens again; `None`: until `reopen`.
             by: The caller. The server opens again when all callers have reopened it.
+
+        Raises:
+            ConfigurationError: The server was made in another event loop.
         """
+        check_loop(self._loop)
         already = bool(self._stopped_by)
         self._release(by)
-        loop = asyncio.get_running_loop()
-        self._stopped_by[by] = None if seconds is None else loop.call_later(seconds, self.reopen, by)
+        self._stopped_by[by] = None if seconds is None else self._loop.call_later(seconds, self.reopen, by)
         if already:
             return
         self._stop()
@@ -149,7 +174,7 @@ class Server:
         self._socket = bound
         known = frozenset(self._connections())
         self._close_connections(known)
-        self._task = loop.create_task(self._close_late_connections(known), name="payasync sandbox server")
+        self._task = self._loop.create_task(self._close_late_connections(known), name="payasync sandbox server")
 
     @web.middleware
     async def mark_busy(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -172,7 +197,7 @@ class Server:
             if self._task:
                 self._task.cancel()
             self._socket.listen()
-            self._task = asyncio.create_task(self._open(), name="payasync sandbox server")
+            self._task = self._loop.create_task(self._open(), name="payasync sandbox server")
 
     def close(self) -> None:
         """Close the server for good."""
@@ -184,7 +209,7 @@ class Server:
     def _rest(self) -> None:
         """Accept no further connection, and change nothing else."""
         if self._socket.fileno() >= 0:
-            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._loop.remove_reader(self._socket.fileno())
 
     def _stop(self) -> None:
         if self._task:

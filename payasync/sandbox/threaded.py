@@ -16,6 +16,7 @@ from payasync.profile.sandbox_profile import PROFILE
 from payasync.sandbox.controls import Ledger
 from payasync.sandbox.faults import Fault, Faults, NotificationFaults
 from payasync.sandbox.sandbox import Sandbox
+from payasync.sandbox.server import running_loop
 from payasync.session import Session
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class LoopThread:
 
         The call waits for a coroutine function. Called in a running loop, it returns an awaitable instead.
         """
-        running = _running_loop()
+        running = running_loop()
         if running is self._loop:
             return function(*args, **named)
         future = asyncio.run_coroutine_threadsafe(_called(function, args, named), self._loop)
@@ -69,13 +70,6 @@ class LoopThread:
 async def _called(function: Callable[..., Any], args: Any, named: Any) -> Any:
     result = function(*args, **named)
     return await result if inspect.isawaitable(result) else result
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 @frozen

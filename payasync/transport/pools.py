@@ -20,6 +20,7 @@ from typing import Any, Final, Self
 import aiohttp
 from yarl import URL
 
+from payasync.errors import ConfigurationError
 from payasync.settings import invalid_setting, make_default_tls
 from payasync.transport.aiohttp_request import OwnRequest, SharedConnectorRequest, Writes, run_to_end
 from payasync.transport.deadlines import Deadline, Deadlines
@@ -236,21 +237,43 @@ def _lent_connector(http: aiohttp.ClientSession) -> aiohttp.BaseConnector:
     return connector
 
 
-class Pools:
-    """The pools of one transport, by event loop."""
+SANDBOXES: Final = weakref.WeakValueDictionary[str, asyncio.AbstractEventLoop]()
+"""The event loops of this process's sandboxes, by URL."""
 
-    def __init__(self, settings: PoolSettings) -> None:
+
+def foreign_loop() -> ConfigurationError:
+    """Return the error about a sandbox that cannot respond here."""
+    what = "a Sandbox works only in the event loop in which it was started, and while that loop runs"
+    return ConfigurationError(f"{what}. Use payasync.sandbox.ThreadedSandbox: it works with every event loop")
+
+
+class Pools:
+    """The pools of one transport, by event loop.
+
+    Args:
+        settings: Those of each pool.
+        base: The address of the service.
+    """
+
+    def __init__(self, settings: PoolSettings, base: str) -> None:
         self._settings = settings
+        self._base = base
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         self._home: asyncio.AbstractEventLoop | None = None
         _live.add(self)
 
     def current(self) -> Pool:
-        """Return the pool of the running loop; the first call makes it."""
+        """Return the pool of the running loop; the first call makes it.
+
+        Raises:
+            ConfigurationError: A lent connector belongs to another loop, or a sandbox to one that does not run.
+        """
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None or pool.closed:
             self._drop_closed_loops()
+            if (home := SANDBOXES.get(self._base)) and not home.is_running():
+                raise foreign_loop()
             # A lent connector belongs to the first loop.
             if self._settings.http is not None and self._home not in {None, loop}:
                 raise invalid_setting("http", "belongs to one event loop, and this is another")
@@ -293,6 +316,7 @@ _inherited: list[object] = []
 
 
 def _abandon_all() -> None:
+    SANDBOXES.clear()
     nowhere = os.open(os.devnull, os.O_RDWR)
     for pools in tuple(_live):
         pools.abandon_after_fork(nowhere)

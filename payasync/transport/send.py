@@ -60,7 +60,7 @@ class Transport:
         max_response_bytes: int,
     ) -> None:
         self.base: str = canonical_url(base_url)
-        self._pools = Pools(pools)
+        self._pools = Pools(pools, self.base)
         self._proxy = proxy
         self._urls: dict[str, URL] = {}
         self._max_response_bytes = max_response_bytes

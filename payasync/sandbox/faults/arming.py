@@ -168,7 +168,8 @@ class Faults(ArmedFaults):
             options: As for all faults, if there is an operation.
 
         Raises:
-            ConfigurationError: The sandbox does not run, and it should stop listening immediately.
+            ConfigurationError: The sandbox does not run, or in another event loop, and it should stop listening
+                immediately.
         """
         if operation is not None or options:
             return self._arm("refuse", operation or ANY, {"seconds": seconds, **options})
