@@ -11,7 +11,17 @@ from multidict import CIMultiDict
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError
 from payasync.middleware.observe import log
 from payasync.notifications.inbox import Added, Inbox, Received
-from payasync.notifications.notification import MAX_BYTES, WEBHOOK_ID, Headers, Notification, Raw, copy_body, webhook_id
+from payasync.notifications.notification import (
+    MAX_BYTES,
+    WEBHOOK_ID,
+    Headers,
+    Notification,
+    Raw,
+    copy_body,
+    webhook_id,
+    with_facts,
+)
+from payasync.notifications.sends import Sends
 from payasync.notifications.transitions import hint_key
 from payasync.notifications.verification import Verification
 from payasync.profile.profile import Profile
@@ -85,6 +95,7 @@ class Ingest:
         on_refused: Called with the reason of each refusal. What it raises is logged.
         max_bytes: The greatest length of a body.
         max_waiting: The most notifications that wait for the disk.
+        sends: Counts the sends of writes. Default: each counts as sent once.
 
     Raises:
         NotConfiguredError: The profile does not say which status acknowledges a notification.
@@ -101,6 +112,7 @@ class Ingest:
         on_refused: Callable[[Refusal], object] | None = None,
         max_bytes: int = MAX_BYTES,
         max_waiting: int = MAX_WAITING,
+        sends: Sends | None = None,
     ) -> None:
         shape = verification.profile.notification
         if shape.ack_status is None:
@@ -119,6 +131,7 @@ class Ingest:
         self._on_refused: Final = on_refused
         self._max_bytes: Final = max_bytes
         self._max_waiting: Final = max_waiting
+        self._sends: Final = sends or Sends(verification.profile)
         self._waiting = 0
         self._waiting_bytes = 0
         self._warned_of_weak_key = False
@@ -142,7 +155,14 @@ class Ingest:
             else:
                 self._report_refusal("invalid", str(error))
             return IngestResult(self.refusal, error=error)
-        received = build_received(notification, self._verification.profile, timed=self._verification.timed)
+        try:
+            sends = await self._sends.count_ended(notification)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must come again
+            return self._not_stored(error)
+        notification = with_facts(notification, dedup_key=self._sends.key(notification, notification.state, sends))
+        received = evolve(
+            build_received(notification, self._verification.profile, timed=self._verification.timed), sends=sends
+        )
         del notification  # it is many times as large as its body, and the disk may be slow
         return await self._store(received)
 
@@ -170,9 +190,7 @@ class Ingest:
         try:
             added = await self._inbox.add(received)
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing was stored, and it must come again
-            words, name = "a notification could not be stored: %(error_type)s", type(error).__name__
-            log(logger, logging.WARNING, "notification.not_stored", words, error_type=name)
-            return IngestResult(self._unavailable, received, error=error)
+            return self._not_stored(error, received)
         finally:
             self._waiting -= 1
             self._waiting_bytes -= size
@@ -182,6 +200,11 @@ class Ingest:
         elif not self.closed:
             self._on_stored()
         return IngestResult(self.acknowledgement, received, added)
+
+    def _not_stored(self, error: Exception, received: Received | None = None) -> IngestResult:
+        words, name = "a notification could not be stored: %(error_type)s", type(error).__name__
+        log(logger, logging.WARNING, "notification.not_stored", words, error_type=name)
+        return IngestResult(self._unavailable, received, error=error)
 
     def _warn_of_weak_key(self, received: Received) -> None:
         """Log once that events are identified by their bodies alone."""
