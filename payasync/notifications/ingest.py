@@ -11,16 +11,7 @@ from multidict import CIMultiDict
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError
 from payasync.middleware.observe import log
 from payasync.notifications.inbox import Added, Inbox, Received
-from payasync.notifications.notification import (
-    MAX_BYTES,
-    WEBHOOK_ID,
-    Headers,
-    Notification,
-    Raw,
-    copy_body,
-    webhook_id,
-    with_facts,
-)
+from payasync.notifications.notification import MAX_BYTES, WEBHOOK_ID, Headers, Notification, Raw, copy_body, webhook_id
 from payasync.notifications.sends import Sends
 from payasync.notifications.transitions import hint_key
 from payasync.notifications.verification import Verification
@@ -155,14 +146,11 @@ class Ingest:
             else:
                 self._report_refusal("invalid", str(error))
             return IngestResult(self.refusal, error=error)
+        received = build_received(notification, self._verification.profile, timed=self._verification.timed)
         try:
-            sends = await self._sends.count_ended(notification)
+            received = await self._sends.counted(received, notification)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must come again
-            return self._not_stored(error)
-        notification = with_facts(notification, dedup_key=self._sends.key(notification, notification.state, sends))
-        received = evolve(
-            build_received(notification, self._verification.profile, timed=self._verification.timed), sends=sends
-        )
+            return self._not_stored(error, received)
         del notification  # it is many times as large as its body, and the disk may be slow
         return await self._store(received)
 
@@ -201,7 +189,7 @@ class Ingest:
             self._on_stored()
         return IngestResult(self.acknowledgement, received, added)
 
-    def _not_stored(self, error: Exception, received: Received | None = None) -> IngestResult:
+    def _not_stored(self, error: Exception, received: Received) -> IngestResult:
         words, name = "a notification could not be stored: %(error_type)s", type(error).__name__
         log(logger, logging.WARNING, "notification.not_stored", words, error_type=name)
         return IngestResult(self._unavailable, received, error=error)

@@ -18,14 +18,7 @@ from payasync.errors import (
     describe_error,
 )
 from payasync.notifications.inbox import Claim, Inbox, State
-from payasync.notifications.notification import (
-    Notification,
-    build_key,
-    kinds_told,
-    number_at,
-    own_number_paths,
-    with_facts,
-)
+from payasync.notifications.notification import Notification, build_key, kinds_told, number_at, own_number_paths
 from payasync.notifications.sends import Sends, suffix
 from payasync.profile.profile import Profile
 from payasync.profile.signed_fields import notification_coverage
@@ -241,10 +234,10 @@ def hint_key(notification: Notification) -> str:
     return f"hint:{notification.kind or ''}:{notification.digest}"
 
 
-def release_key(key: str, event_id: int) -> str:
+def release_key(key: str, event_id: int, *, may_recur: bool = False) -> str:
     """Return another key for a hint that was not confirmed, because the same hint may be true if it arrives again."""
     own = f":{event_id}"
-    return key if key.endswith(own) or not key.startswith("hint:") else key + own
+    return key + own if (may_recur or key.startswith("hint:")) and not key.endswith(own) else key
 
 
 def choose_query(notification: Notification, profile: Profile) -> Request[Response] | Transition:
@@ -263,7 +256,7 @@ def choose_query(notification: Notification, profile: Profile) -> Request[Respon
 
 
 def judge_response(
-    query: Request[Response], kind: str, response: Response, profile: Profile, age: float, signed: str | None = None
+    query: Request[Response], kind: str, response: Response, profile: Profile, age: float, *, signed: str | None = None
 ) -> Confirmed | Transition:
     """Return whether a response confirms a hint that was received `age` seconds ago, or the hint's next state.
 
@@ -456,14 +449,14 @@ class Confirmer:
         if isinstance(found, Transition):
             transition = found
         elif await self.inbox.own(claim, found.key):
-            return with_facts(hint, dedup_key=found.key) if hint.verified else self._with_response(hint, found)
+            return evolve(hint, dedup_key=found.key) if hint.verified else self._with_response(hint, found)
         else:
             transition = Transition("done", "another event was confirmed as the same")
         if hint.verified and transition.state in {"parked", "held"}:
             return evolve(transition, state="held")
         if transition.state != "parked":  # the same hint may come again, and be true then
-            key = self.sends.released_key(hint) if hint.verified else release_key(event.key, event.id)
-            await self.inbox.own(claim, key)
+            may_recur = hint.verified and self.sends.may_recur(hint)
+            await self.inbox.own(claim, release_key(event.key, event.id, may_recur=may_recur))
         return transition
 
     async def _query(self, hint: Notification, claim: Claim, age: float) -> Confirmed | Transition:
@@ -482,7 +475,7 @@ class Confirmer:
             return judge_error(error, self.profile, age)
         else:
             signed = hint.state if hint.verified else None
-            found = judge_response(query, hint.kind or "", response, self.profile, age, signed)
+            found = judge_response(query, hint.kind or "", response, self.profile, age, signed=signed)
             if isinstance(found, Transition):
                 return found
             found = evolve(found, known=asked_at - response.age)
