@@ -472,6 +472,11 @@ class Session:
         return _sandbox_profile().name if _is_sandbox(self._options.profile) else self._transport.base
 
     @property
+    def journal(self) -> "Journal | None":
+        """The journal that stores its writes, or `None`."""
+        return self._options.journal
+
+    @property
     def profile(self) -> "payasync.profile.Profile":
         """What the service does."""
         return self._options.profile

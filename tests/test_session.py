@@ -799,6 +799,14 @@ async def test_intent_without_a_journal(profile: Profile, caplog: pytest.LogCapt
     assert caplog.messages[0].startswith("payments.create has an intent, but no journal remembers it: a repeat may be")
 
 
+async def test_journal_of_a_session(tmp_path: Path) -> None:
+    """A session and its copies have the journal that they were given, or none."""
+    async with SqliteJournal(tmp_path / "pay.db") as journal, connect("http://127.0.0.1:9") as pay:
+        found = [each.journal for each in (pay, pay.with_options(journal=journal))]
+
+    assert [None, journal] == found
+
+
 async def test_intent_with_a_journal_and_calls_without_intent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A write with `intent=` and a journal logs no warning about it, and neither does a write or a read without one."""
     with Recorder() as service:

@@ -415,6 +415,20 @@ class Journal(ABC):
         """Return the intents of one operation about one order, refund or subscription, oldest first."""
         return await self._find(SQL["find"], **transactions.values_to_find(operation, reference, merchant))
 
+    async def sends(self, operation: str, reference: str, *, merchant: str) -> tuple[int, float]:
+        """Return how often the number of an order or refund was sent, and the seconds since the end of the last send.
+
+        Sends that had certainly no effect do not count. The seconds are negative while a send is in progress, and `inf`
+        if the journal knows none.
+
+        Args:
+            operation: The write: `orders.place` or `refunds.create`.
+            reference: The number.
+            merchant: The merchant's number.
+        """
+        about, tick = transactions.values_to_find(operation, reference, merchant), self._tick()
+        return await self._run(lambda now: transactions.count_sends(about, now, tick))
+
     async def list(
         self,
         state: State | None = None,

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from attrs import NOTHING, evolve, fields, frozen
@@ -499,6 +500,20 @@ def _tick_after(tick: str | None, seconds: float) -> str | None:
         return tick
     clock, then = tick.split(" ")
     return f"{clock} {float(then) + seconds}"
+
+
+def count_sends(about: Mapping[str, Any], now: datetime, tick: str | None) -> Transaction[tuple[int, float]]:
+    """Return how often a number was sent, and the seconds since the end of the last send, by the present clock."""
+    found = [each for each in (yield from find_intents(SQL["find"], about)) if each.sends]
+    ended = max((_end_of_send(each, now, tick) for each in found), default=None)
+    return sum(each.sends for each in found), inf if ended is None else (now - ended).total_seconds()
+
+
+def _end_of_send(stored: Intent, now: datetime, tick: str | None) -> datetime:
+    """Return when the last send of an intent ended; soon, while it is in progress."""
+    if stored.state == "sending":
+        return min(stored.lease or now, now + timedelta(seconds=1))
+    return max(stored.last_send, _in_doubt_since(stored, now, tick)[0] or stored.last_send)
 
 
 def next_due(merchant: str | None) -> Transaction[datetime | None]:

@@ -54,6 +54,7 @@ class Received:
         raw: The body, as it was received, but without gzip.
         headers: Those of `STORED_HEADERS`, as they were received.
         received_at: The time of arrival, an aware datetime.
+        sends: How often the journal had sent the write that has ended; 1 for any other event.
     """
 
     key: str
@@ -67,6 +68,7 @@ class Received:
     raw: bytes = field(repr=False)
     headers: Mapping[str, str] = field(factory=dict, converter=_select_stored, repr=False)
     received_at: datetime
+    sends: int = 1
 
 
 class Added(Enum):
@@ -97,7 +99,6 @@ class InboxEvent:
         due: When it can be leased, or when its lease ends; `None` in any other state.
         handled: The names of the handlers that have handled it.
         event_time: When it happened, as the service says, if that is stored.
-        sends: How often the journal had sent the write that it is about, when it arrived.
     """
 
     id: int

@@ -12,6 +12,7 @@ from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSig
 from payasync.middleware.observe import log
 from payasync.notifications.inbox import Added, Inbox, Received
 from payasync.notifications.notification import MAX_BYTES, WEBHOOK_ID, Headers, Notification, Raw, copy_body, webhook_id
+from payasync.notifications.sends import Sends
 from payasync.notifications.transitions import hint_key
 from payasync.notifications.verification import Verification
 from payasync.profile.profile import Profile
@@ -85,6 +86,7 @@ class Ingest:
         on_refused: Called with the reason of each refusal. What it raises is logged.
         max_bytes: The greatest length of a body.
         max_waiting: The most notifications that wait for the disk.
+        sends: Counts the sends of writes. Default: each counts as sent once.
 
     Raises:
         NotConfiguredError: The profile does not say which status acknowledges a notification.
@@ -101,6 +103,7 @@ class Ingest:
         on_refused: Callable[[Refusal], object] | None = None,
         max_bytes: int = MAX_BYTES,
         max_waiting: int = MAX_WAITING,
+        sends: Sends | None = None,
     ) -> None:
         shape = verification.profile.notification
         if shape.ack_status is None:
@@ -119,6 +122,7 @@ class Ingest:
         self._on_refused: Final = on_refused
         self._max_bytes: Final = max_bytes
         self._max_waiting: Final = max_waiting
+        self._sends: Final = sends or Sends(verification.profile)
         self._waiting = 0
         self._waiting_bytes = 0
         self._warned_of_weak_key = False
@@ -147,6 +151,10 @@ class Ingest:
         received = build_received(
             notification, verification.profile, timed=verification.timed, signed=verification.proves, held=why
         )
+        try:
+            received = await self._sends.counted(received, notification)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must come again
+            return self._not_stored(error, received)
         del examined, notification  # it is many times as large as its body, and the disk may be slow
         stored = await self._store(received)
         if not late or stored.added is None:
@@ -178,9 +186,7 @@ class Ingest:
         try:
             added = await self._inbox.add(received)
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing was stored, and it must come again
-            words, name = "a notification could not be stored: %(error_type)s", type(error).__name__
-            log(logger, logging.WARNING, "notification.not_stored", words, error_type=name)
-            return IngestResult(self._unavailable, received, error=error)
+            return self._not_stored(error, received)
         finally:
             self._waiting -= 1
             self._waiting_bytes -= size
@@ -191,6 +197,11 @@ class Ingest:
         elif not self.closed:
             self._on_stored()
         return IngestResult(self.acknowledgement, received, added)
+
+    def _not_stored(self, error: Exception, received: Received) -> IngestResult:
+        words, name = "a notification could not be stored: %(error_type)s", type(error).__name__
+        log(logger, logging.WARNING, "notification.not_stored", words, error_type=name)
+        return IngestResult(self._unavailable, received, error=error)
 
     def _warn_of_weak_key(self, received: Received) -> None:
         """Log once that events are identified by their bodies alone."""

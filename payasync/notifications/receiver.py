@@ -16,6 +16,7 @@ from payasync.notifications.handler_transaction import Begin, check_all
 from payasync.notifications.inbox import REPLAYABLE, Inbox, InboxEvent, StateName, state_of_name
 from payasync.notifications.ingest import MAX_WAITING, Answer, Ingest, Refusal, build_received
 from payasync.notifications.notification import MAX_BYTES, Headers, Raw, parse_event
+from payasync.notifications.sends import Sends
 from payasync.notifications.transitions import ATTEMPTS, Confirmer, QueryLimiter, draw_upper_half, hold_refund
 from payasync.notifications.verification import Verifier, receiving, verification_of
 from payasync.notifications.web_adapters import AsgiApplication, answer_aiohttp
@@ -119,7 +120,8 @@ class Receiver:
 
     Args:
         inbox: Stores notifications, such as `SqliteInbox("inbox.db")`. The receiver closes it.
-        session: Queries the service; required if notifications are not signed. The receiver does not close it.
+        session: Queries the service; required if notifications are not signed. Its journal, if it has one, shows which
+            events may be about an earlier send of a number. The receiver does not close the session.
         profile: Says how notifications are verified and acknowledged. Default: the session's.
         credentials: Hold the keys that verify. Events that name another merchant are held. Default: the
             session's.
@@ -192,6 +194,7 @@ class Receiver:
         self._profile: Final = verification.profile
         self._pace: Final = pace
         self._handlers: Final[list[Handler]] = []
+        sends = Sends(verification.profile, credentials.merchant_id, session.journal if session else None)
         self._worker: Final = Worker(
             inbox=inbox,
             merchant_id=credentials.merchant_id,
@@ -200,7 +203,9 @@ class Receiver:
             expect=expect,
             limits=self._limits,
             pace=pace,
-            confirmer=Confirmer(inbox, verification.profile, QueryLimiter(pace.clock), timed=verification.timed),
+            confirmer=Confirmer(
+                inbox, verification.profile, QueryLimiter(pace.clock), sends, pace.clock, timed=verification.timed
+            ),
         )
         self._current: Dispatcher | None = None
         self._ingest: Final = Ingest(
@@ -211,6 +216,7 @@ class Receiver:
             on_refused=on_refused,
             max_bytes=max_bytes,
             max_waiting=max_waiting,
+            sends=sends,
         )
         self.asgi: Final = AsgiApplication(self, max_bytes)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any, Final, TypeAlias
 
 import backoff
@@ -19,6 +20,7 @@ from payasync.errors import (
 from payasync.evidence.comparison import find_breach, is_merchant, named_merchants
 from payasync.notifications.inbox import Claim, Inbox, State
 from payasync.notifications.notification import SIGNED, Notification, build_key, kinds_told, number_at, own_number_paths
+from payasync.notifications.sends import Sends, suffix
 from payasync.profile.profile import Profile
 from payasync.profile.wire_names import names_of, shown_names
 from payasync.resources.orders import QueryOrder
@@ -228,10 +230,12 @@ class Confirmed:
     Attributes:
         key: The event's key from now on. It names the number and the state, whatever the hint said.
         response: The service's response.
+        known: When the service knew this, in seconds since 1970: a cache may have had the response.
     """
 
     key: str
     response: Response
+    known: float = 0.0
 
 
 def hint_key(notification: Notification, *, signed: bool = False) -> str:
@@ -239,10 +243,11 @@ def hint_key(notification: Notification, *, signed: bool = False) -> str:
     return f"{SIGNED if signed else 'hint:'}{notification.kind or ''}:{notification.digest}"
 
 
-def release_key(key: str, event_id: int) -> str:
+def release_key(key: str, event_id: int, *, may_recur: bool = False) -> str:
     """Return another key for a hint that was not confirmed, because the same hint may be true if it arrives again."""
     own = f":{event_id}"
-    return key if key.endswith(own) or not key.startswith(("hint:", SIGNED)) else key + own
+    is_hint = key.startswith(("hint:", SIGNED))
+    return key + own if (may_recur or is_hint) and not key.endswith(own) else key
 
 
 def choose_query(notification: Notification, profile: Profile) -> Request[Response] | Transition:
@@ -261,9 +266,18 @@ def choose_query(notification: Notification, profile: Profile) -> Request[Respon
 
 
 def judge_response(
-    query: Request[Response], kind: str, response: Response, profile: Profile, age: float
+    query: Request[Response], kind: str, response: Response, profile: Profile, age: float, *, signed: str | None = None
 ) -> Confirmed | Transition:
-    """Return whether a response confirms a hint that was received `age` seconds ago, or the hint's next state."""
+    """Return whether a response confirms a hint that was received `age` seconds ago, or the hint's next state.
+
+    Args:
+        query: What the service was asked.
+        kind: The hint's.
+        response: The service's.
+        profile: What the service does.
+        age: In seconds.
+        signed: The state that a verified event names. It need not be final.
+    """
     number = str(query.reference)
     path = _number_path(query, profile)
     found = number_at(response.data, path)
@@ -281,10 +295,19 @@ def judge_response(
     if response.state is None and waiting not in states:
         missing = not_configured(f"states.{thing}.{waiting}", "the service's values of a state that is not final")
         return Transition("parked", describe_error(missing))
-    if response.state == waiting:
+    if response.state == waiting and waiting != signed:
         reason = f"the service does not confirm it yet: the state is {clean(repr(status))}"
         return Transition("pending" if age < MAX_UNCONFIRMED else "dead", reason)
     return Confirmed(build_key(f"confirmed:{kind}:", [number, status]), response)
+
+
+def hold_early(early: float) -> Transition:
+    """Return the next state of an event that may be of an earlier send, until a query made in `early` seconds."""
+    reason = "the number was sent again, and this may be about an earlier send"
+    if early < inf:
+        return Transition("pending", reason, early)
+    advice = "Compare it with what the service shows, or set recovery.quarantine in the profile and replay the event"
+    return Transition("held", f"{reason}. {advice}")
 
 
 def _number_path(query: Request[Response], profile: Profile) -> str:
@@ -405,38 +428,48 @@ class Confirmer:
         inbox: Knows the keys that were confirmed before.
         profile: What the service does.
         limiter: Limits the queries.
+        sends: Counts the sends of writes.
+        clock: Returns seconds since 1970.
         timed: A signature covers the time of a notification, so that it cannot come again later.
     """
 
     inbox: Inbox
     profile: Profile
     limiter: QueryLimiter
+    sends: Sends
+    clock: Callable[[], float]
     timed: bool = False
 
     async def confirm(self, hint: Notification, claim: Claim, age: float) -> Notification | Transition:
         """Return a hint with the service's response, or the next state of its event.
 
+        A verified event may be of an earlier send, if its number was sent more than once. Then it is a hint, too.
+
         Args:
-            hint: The unsigned notification.
+            hint: The notification.
             claim: The lease on its event.
             age: Seconds since it was received.
+
+        Raises:
+            StorageError: The journal or the inbox cannot be read.
         """
         event = claim.event
-        found = await self._query(hint, claim, age)
+        sends, early = await self.sends.count(hint, hint.state) if hint.verified else (1, 0.0)
+        if hint.verified and sends == 1:
+            return hint
+        found = hold_early(early) if early > 0 else await self._query(hint, claim, 0.0 if hint.verified else age)
         if isinstance(found, Transition):
             transition = found
-        elif await self.inbox.own(claim, key := self._key_of(hint, claim, found)):
-            return self._with_response(hint, evolve(found, key=key))
+        elif await self.inbox.own(claim, found.key):
+            return evolve(hint, dedup_key=found.key) if hint.verified else self._with_response(hint, found)
         else:
             transition = Transition("done", "another event was confirmed as the same")
+        if hint.verified and transition.state in {"parked", "held"}:
+            return evolve(transition, state="held")
         if transition.state != "parked":  # the same hint may come again, and be true then
-            await self.inbox.own(claim, release_key(event.key, event.id))
+            may_recur = hint.verified and self.sends.may_recur(hint)
+            await self.inbox.own(claim, release_key(event.key, event.id, may_recur=may_recur))
         return transition
-
-    def _key_of(self, hint: Notification, claim: Claim, confirmed: Confirmed) -> str:
-        """Return the key of a confirmed event: its own if it is signed and right, as an older payasync has it."""
-        signed = claim.event.key.startswith(SIGNED) and self.timed and not hint.weak
-        return hint.dedup_key if signed and hint.state == confirmed.response.state else confirmed.key
 
     async def _query(self, hint: Notification, claim: Claim, age: float) -> Confirmed | Transition:
         query = choose_query(hint, self.profile)
@@ -444,19 +477,42 @@ class Confirmer:
             return query
         event, query_key = claim.event, (query.operation.name, str(query.reference))
         if known := self.limiter.recall(query_key, event.id, event.failures + 1):
-            return known
+            return known if isinstance(known, Transition) else await self._judge_time(hint, known)
         self.limiter.begin(query_key, event.id)
         end_state: Confirmed | None = None
+        asked_at = self.clock()
         try:
             response = await hint.confirm()
         except Exception as error:  # noqa: BLE001 - no error confirms a hint
-            found: Confirmed | Transition = judge_error(error, self.profile, age)
+            return judge_error(error, self.profile, age)
         else:
-            found = judge_response(query, hint.kind or "", response, self.profile, age)
-            end_state = found if isinstance(found, Confirmed) else None
+            signed = hint.state if hint.verified else None
+            found = judge_response(query, hint.kind or "", response, self.profile, age, signed=signed)
+            if isinstance(found, Transition):
+                return found
+            found = evolve(found, known=asked_at - response.age)
+            judged = await self._judge_time(hint, found)
+            if isinstance(judged, Confirmed) and not hint.verified:  # else it need not be final
+                end_state = found
+            return judged
         finally:
             self.limiter.end(query_key, end_state)
-        return found
+
+    async def _judge_time(self, hint: Notification, found: Confirmed) -> Confirmed | Transition:
+        """Return what confirms an event, or its next state if the response may be of an earlier send, or refutes it."""
+        state = found.response.state
+        sends, early = await self.sends.count(hint, state)
+        if (early := early + self.clock() - found.known) > 0:
+            return hold_early(early)
+        if not hint.verified:
+            # A signed hint that is right keeps its own key, by which an older payasync may have handled it.
+            right = self.timed and state == hint.state and not (hint.weak or hint.dedup_key.startswith("hint:"))
+            return evolve(found, key=(hint.dedup_key if right else found.key) + suffix(hint, state, sends))
+        if state == hint.state:
+            return evolve(found, key=self.sends.key(hint, state, sends))
+        if state is None:
+            return Transition("pending", "the service names a state that the profile does not list")
+        return Transition("done", f"the service says {state}: it was about an earlier send")
 
     def _with_response(self, hint: Notification, confirmed: Confirmed) -> Notification:
         """Return a hint with the facts of the response. Its own facts remain only in `raw` and `document`."""

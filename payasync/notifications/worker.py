@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from attrs import evolve, frozen
 
-from payasync.errors import ConfigurationError, InvalidArgumentError, describe_error
+from payasync.errors import ConfigurationError, InvalidArgumentError, StorageError, describe_error
 from payasync.middleware.observe import log
 from payasync.notifications.handler_transaction import Begin, HandlerTransaction, hash_mark
 from payasync.notifications.inbox import Claim, Inbox, InboxEvent
@@ -270,7 +270,7 @@ class Worker:
         expect: The receiver's `expect`.
         limits: How often an event may fail, and how long a handler may take.
         pace: Clock and jitter. The clock returns seconds since 1970.
-        confirmer: Confirms unsigned events.
+        confirmer: Confirms unsigned events, and those that may be of an earlier send.
     """
 
     inbox: Inbox
@@ -342,9 +342,12 @@ class Worker:
         handlers = select_handlers(self.handlers, notification)
         if isinstance(handlers, Transition):
             return handlers
-        if not notification.verified and notification.kind in CONFIRMABLE:
+        if notification.kind in CONFIRMABLE:
             age = self.pace.clock() - notification.received_at.timestamp()
-            confirmed = await self.confirmer.confirm(notification, claim, age)
+            try:
+                confirmed = await self.confirmer.confirm(notification, claim, age)
+            except StorageError as error:
+                return Transition("pending", describe_error(error))
             if isinstance(confirmed, Transition):
                 return confirmed
             notification = confirmed

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import partial
+from math import inf
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final, cast
@@ -87,6 +88,39 @@ async def test_merchants_writes_go_to_one_service(journal: Journal) -> None:
     assert f"merchant 'M1' sent to {SERVICE}, and this session's service is {OTHER_SERVICE}: nothing was sent" in words
     assert words.endswith(f"payasync journal move {SERVICE} {OTHER_SERVICE} --journal {quote(place)}")
     assert "journal" == caught.value.field
+
+
+async def test_sends_of_a_number(journal: Journal, clock: Clock) -> None:
+    """The journal counts the sends that may have had an effect, and the seconds since the last of them ended."""
+    found = list[tuple[int, float]]()
+    counts = partial(journal.sends, "refunds.create", "R1", merchant=MERCHANT)
+    for outcome, state in ((None, "rejected"), (OUTCOME, "rejected"), (None, "unknown")):
+        intent = await sending(journal)
+        await journal.settle(intent, cast("State", state), outcome=outcome)
+        clock.advance(10)
+        found.append(await counts())
+
+    assert [(0, inf), (1, 10), (2, 10)] == found
+
+
+async def test_send_in_progress(journal: Journal, clock: Clock) -> None:
+    """A send has not ended while it is in progress. If its process ended, it has ended with its lease at the latest."""
+    found = list[tuple[int, float]]()
+    await sending(journal)
+    for wait in (0, LEASE - 2, 5):
+        clock.advance(wait)
+        found.append(await journal.sends("refunds.create", "R1", merchant=MERCHANT))
+
+    assert [(1, -1), (1, -1), (1, 3)] == found
+
+
+async def test_sends_of_others_do_not_count(journal: Journal) -> None:
+    """A number is of one merchant and one operation."""
+    await sending(journal)
+    others = [("refunds.create", "R2", MERCHANT), ("refunds.create", "R1", "M2"), ("orders.place", "R1", MERCHANT)]
+    found = [await journal.sends(operation, number, merchant=whose) for operation, number, whose in others]
+
+    assert [(0, inf)] * 3 == found
 
 
 async def test_lease_of_no_time(journal: Journal) -> None:

@@ -1,0 +1,94 @@
+"""How often the write was sent that an event is about. An event does not say of which send it is."""
+
+import re
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve, frozen
+
+from payasync.endpoints import CREATE_REFUND, PLACE_ORDER
+from payasync.evidence.claims import STATE_CLAIMS, Claim, counts_after
+from payasync.notifications.inbox import Received
+from payasync.notifications.notification import Notification
+from payasync.profile.profile import Profile
+from payasync.profile.wire_names import names_of
+
+if TYPE_CHECKING:
+    from payasync.journal.journal import Journal
+
+_WRITES: Final = {"payment": (PLACE_ORDER.name, "out_trade_no"), "refund": (CREATE_REFUND.name, "out_refund_no")}
+"""By kind, the write, and the number that names it. A payment without an order has a new number in each send."""
+_SAME: Final = ("out_trade_no", "out_refund_no", "merchant_id", "total_amt", "refund_amt", "currency")
+"""The arguments that are the same in each send of a write."""
+_ADDED: Final = re.compile(r"(#\d+)?(:\d+)?\Z")
+"""What is added to a key: the number of sends, and the id of an event that is not confirmed."""
+
+
+@frozen
+class Sends:
+    """Counts the sends of the write that an event is about.
+
+    Attributes:
+        profile: Says how late the service may carry out a write.
+        merchant_id: The merchant whose write it is.
+        journal: The session's. Without one, each write counts as sent once.
+    """
+
+    profile: Profile
+    merchant_id: str = ""
+    journal: "Journal | None" = None
+
+    async def count(self, event: Notification, state: str | None) -> tuple[int, float]:
+        """Return how often the write was sent, and how many seconds from now a query is in time to say its state.
+
+        The journal is read only if the time matters. The seconds are `inf` if no query ever is in time.
+
+        Args:
+            event: The event.
+            state: Our name of the state.
+
+        Raises:
+            StorageError: The journal cannot be read.
+        """
+        write, name = _WRITES.get(event.kind or "", ("", ""))
+        claim, number = STATE_CLAIMS.get(write, {}).get(state or ""), getattr(event, name, None)
+        if self.journal is None or number is None or counts_after(claim, write, None, sends=2) <= 0:
+            return 1, -inf
+        sends, ago = await self.journal.sends(write, number, merchant=self.merchant_id)
+        return max(sends, 1), counts_after(claim, write, self.profile.recovery.quarantine, sends=sends) - ago
+
+    async def counted(self, received: Received, event: Notification) -> Received:
+        """Return what is stored of an event, with the number of sends if it is verified, and says that a write ended.
+
+        Raises:
+            StorageError: The journal cannot be read.
+        """
+        if not (event.verified and _is_end(event, event.state)):
+            return received
+        sends, _ = await self.count(event, event.state)
+        return evolve(received, key=self.key(event, event.state, sends), sends=sends)
+
+    def key(self, event: Notification, state: str | None, sends: int) -> str:
+        """Return the key of a verified event about the last send."""
+        key = event.dedup_key
+        return _ADDED.sub("", key) + suffix(event, state, sends) if self.may_recur(event) else key
+
+    def may_recur(self, event: Notification) -> bool:
+        """Return whether a verified event about another send may have the same key: it is of number and state alone."""
+        shape, answer = self.profile.notification, self.profile.answer
+        states = answer.order_status, answer.payment_status, answer.refund_status, *shape.tells.values(), shape.kind
+        numbers = shape.out_trade_no, shape.out_refund_no, answer.payment_id
+        same = {*states, *numbers, *(name for each in _SAME for name in names_of(self.profile, each))}
+        kind = event.kind or ""
+        return event.dedup_key.startswith(f"{kind}:") and same.issuperset(shape.id.get(kind, ()))
+
+
+def suffix(event: Notification, state: str | None, sends: int) -> str:
+    """Return the number of sends, which a key of number and state ends with, so that a second "failed" arrives."""
+    return f"#{sends}" if sends > 1 and _is_end(event, state) else ""
+
+
+def _is_end(event: Notification, state: str | None) -> bool:
+    """Return whether a state says that the write of an event ended, and that no money moved."""
+    write, _ = _WRITES.get(event.kind or "", ("", ""))
+    return STATE_CLAIMS.get(write, {}).get(state or "") is Claim.ENDED

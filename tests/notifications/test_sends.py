@@ -1,0 +1,414 @@
+"""An event about a number that was sent more than once may be of an earlier send: a query decides, in time."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from threading import Event
+from typing import Any, Final
+
+import pytest
+from attrs import evolve, frozen
+
+from payasync import PayasyncError, PlaceOrder, Profile, Recovery, Session
+from payasync.journal import SqliteJournal
+from payasync.notifications import Answer as Reply
+from payasync.notifications import InboxEvent, Notification
+from payasync.notifications.transitions import QUERY_PAUSE
+from payasync.wire.request import Request
+from tests.foreign.recorder import Answer, Recorder, answer
+from tests.inside import until
+from tests.journal.building import refund
+from tests.journal.service import QUARANTINE, QUICK, SAYS
+from tests.matrix.cells import session
+from tests.notifications.merchant import CREDENTIALS, Clock, Shop
+
+SHAPE: Final = SAYS.notification
+UNSIGNED: Final = evolve(SAYS, notification=evolve(SHAPE, verification="none"))
+UNDER_WAY, ENDED, DONE, REFUSED = range(4)
+
+
+@frozen
+class Thing:
+    """What may be sent twice.
+
+    Attributes:
+        kind: Of its events.
+        request: Sends it.
+        paths: Of the write and of the query.
+        number: What its responses and its events name.
+        words: The service's words for *under way*, *ended* and *done*.
+        states: Our names of them.
+    """
+
+    kind: str
+    request: Request[Any]
+    paths: tuple[str, str]
+    number: dict[str, Any]
+    words: tuple[str, ...]
+    states: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.kind
+
+    def key(self, word: int, sends: int = 1) -> str:
+        """Return the key of an event."""
+        number = self.number.get("outRefundNo", "T1")
+        return f'{self.kind}:["{number}","{self.words[word]}"]' + (f"#{sends}" if sends > 1 else "")
+
+
+REFUND: Final = Thing(
+    "refund",
+    refund(),
+    ("/payment/refund", "/payment/refund/status"),
+    {"outTradeNo": "T1", "outRefundNo": "R1", "refundAmt": 200},
+    ("SBX_PROCESSING", "SBX_REFUND_FAILED", "SBX_SUCCEEDED"),
+    ("processing", "failed", "succeeded"),
+)
+ORDER: Final = Thing(
+    "payment",
+    PlaceOrder(out_trade_no="T1", total_amt=450, currency="CAD"),
+    ("/payment/unifiedorder", "/payment/orderquery"),
+    {"outTradeNo": "T1"},
+    ("SBX_PENDING", "SBX_CLOSED", "SBX_PAID"),
+    ("pending", "closed", "paid"),
+)
+THINGS: Final = pytest.mark.parametrize("thing", [REFUND, ORDER], ids=str)
+
+
+class Sender(Shop):
+    """A shop with a journal, and a service whose responses a test chooses.
+
+    Attributes:
+        thing: What is sent.
+        responses: By path, what the service says.
+        recorder: Has the requests.
+        pay: The session.
+        journal: The session's.
+        got: The notifications that the handler got.
+    """
+
+    thing: Thing
+    responses: dict[str, Answer]
+    recorder: Recorder
+    pay: Session
+    journal: SqliteJournal
+    got: list[Notification]
+
+    def say(self, word: int | str, *headers: tuple[str, str], path: int = 1, after: Event | None = None) -> None:
+        """Respond to queries so from now on, or to writes."""
+        if word == REFUSED:
+            said = answer(400, b'{"code":"SBX_INVALID"}')
+        else:
+            state = word if isinstance(word, str) else self.thing.words[word]
+            facts = {"code": "SBX_OK", "merchantId": "M1", "totalAmt": 450, "status": state, **self.thing.number}
+            said = answer(200, json.dumps(facts).encode(), *headers, after=after)
+        self.responses[self.thing.paths[path]] = said
+
+    async def send(self, *words: int, after: Event | None = None) -> None:
+        """Send the thing, once for each word of the service."""
+        for word in words:
+            self.say(word, path=0, after=after)
+            with suppress(PayasyncError):
+                await self.pay.send(self.thing.request)
+
+    async def tell(self, word: int = ENDED, **more: Any) -> Reply:
+        """Have the receiver accept an event about the thing, or a hint."""
+        data = {**self.thing.number, "status": self.thing.words[word], **more}
+        shape = self.profile.notification
+        if shape.verification != "none":
+            return await self.take(data, self.thing.kind)
+        body = {"type": shape.kinds[self.thing.kind][0], "data": data}
+        return await self.receiver.receive(json.dumps(body).encode(), {})
+
+    async def told(self, word: int = ENDED, **more: Any) -> InboxEvent:
+        """Have the receiver accept such an event and dispatch it, and return it."""
+        await self.tell(word, **more)
+        return await self.last()
+
+    async def later(self, seconds: float) -> InboxEvent:
+        """Let time pass, and return the newest event."""
+        self.clock.advance(seconds)
+        return await self.last()
+
+    @property
+    def queries(self) -> int:
+        """How often the service was asked."""
+        return sum(each.path == self.thing.paths[1] for each in self.recorder.requests)
+
+    @property
+    def heard(self) -> list[str | None]:
+        """The states that the handler got."""
+        return [each.state for each in self.got]
+
+    async def keys(self) -> list[tuple[str, int]]:
+        """Return the keys of all events, with the number of sends."""
+        return [(each.key, each.sends) for each in await self.receiver.events()]
+
+
+@asynccontextmanager
+async def sending(
+    folder: Path, thing: Thing, *words: int, says: Profile = SAYS, **settings: Any
+) -> AsyncGenerator[Sender]:
+    """Open such a shop, and send the thing, once for each word of the service."""
+    clock, responses = Clock(), dict.fromkeys(thing.paths, answer())
+    with Recorder(by_path=responses) as recorder:
+        async with (
+            SqliteJournal(folder / "pay.db", clock=clock) as journal,
+            session(recorder, says, journal=journal, retry=QUICK) as pay,
+        ):
+            shop = Sender(folder, profile=says, credentials=CREDENTIALS, session=pay, clock=clock, **settings)
+            shop.thing, shop.responses, shop.recorder, shop.pay, shop.journal = thing, responses, recorder, pay, journal
+            shop.got = shop.recording(thing.kind)
+            try:
+                await shop.send(*words)
+                yield shop
+            finally:
+                await shop.receiver.aclose(grace=0)
+
+
+@THINGS
+@pytest.mark.parametrize(
+    ("told", "said", "state", "heard"),
+    [
+        (ENDED, ENDED, "done", True),
+        (ENDED, UNDER_WAY, "pending", False),
+        (ENDED, DONE, "done", False),
+        (ENDED, "SBX_ODD", "pending", False),
+        (UNDER_WAY, UNDER_WAY, "done", True),
+        (UNDER_WAY, ENDED, "done", False),
+        (UNDER_WAY, DONE, "done", False),
+    ],
+)
+async def test_query_after_the_quarantine_decides(
+    thing: Thing, told: int, said: int | str, state: str, *, heard: bool, tmp_path: Path
+) -> None:
+    """Of a number that was sent twice, an event of *ended* or *under way* waits for a query after the quarantine.
+
+    The handler gets the signed event if the query says the same. A later state has an event of its own.
+    """
+    async with sending(tmp_path, thing, ENDED, UNDER_WAY) as shop:
+        shop.say(said)
+        waiting = await shop.told(told)
+        early, asked = await shop.later(QUARANTINE - 1), shop.queries
+        late = await shop.later(1)
+
+        assert ("pending", "pending", 0) == (waiting.state, early.state, asked)
+        assert "may be about an earlier send" in waiting.reason
+        assert (state, 1, [thing.states[told]] * heard) == (late.state, shop.queries, shop.heard)
+        assert [(True, None)] * heard == [(each.verified, each.confirmed) for each in shop.got]
+
+
+@THINGS
+async def test_success_counts_immediately(thing: Thing, tmp_path: Path) -> None:
+    """That money moved is true of any send."""
+    async with sending(tmp_path, thing, ENDED, UNDER_WAY) as shop:
+        event = await shop.told(DONE)
+
+        assert ("done", [thing.states[DONE]], 0) == (event.state, shop.heard, shop.queries)
+        assert [(thing.key(DONE), 1)] == await shop.keys()
+
+
+@THINGS
+@pytest.mark.parametrize("words", [(UNDER_WAY,), (REFUSED, UNDER_WAY), ()], ids=["once", "refused once", "never"])
+async def test_end_of_a_number_that_was_sent_once_counts_immediately(
+    thing: Thing, words: tuple[int, ...], tmp_path: Path
+) -> None:
+    """A signature proves an event about a number of one send. A send that the service refused does not count."""
+    async with sending(tmp_path, thing, *words) as shop:
+        event = await shop.told()
+
+        assert ("done", [thing.states[ENDED]], 0) == (event.state, shop.heard, shop.queries)
+        assert [(thing.key(ENDED), 1)] == await shop.keys()
+
+
+@pytest.mark.parametrize("says", [SAYS, UNSIGNED], ids=["signed", "hint"])
+async def test_without_a_quarantine_the_event_is_held(says: Profile, tmp_path: Path) -> None:
+    """Without `recovery.quarantine`, no query tells the sends apart: a person decides."""
+    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, says=evolve(says, recovery=Recovery())) as shop:
+        shop.say(ENDED)
+        event = await shop.told()
+
+        assert ("held", True, []) == (event.state, "set recovery.quarantine" in event.reason, shop.heard)
+
+
+@THINGS
+@pytest.mark.parametrize("more", [{}, {"serial": 2}], ids=["same body", "other body"])
+async def test_second_genuine_failure_is_another_event(thing: Thing, more: dict[str, Any], tmp_path: Path) -> None:
+    """The key of an event about an end holds the number of sends, from the second on. A redelivery has the same key."""
+    async with sending(tmp_path, thing, ENDED) as shop:
+        await shop.told()
+        await shop.send(UNDER_WAY)
+        shop.say(ENDED)
+        second = shop.sign({**thing.number, "status": thing.words[ENDED], **more}, thing.kind)
+        for wait in (0, QUARANTINE, 0):
+            await shop.receiver.receive(second.raw, second.headers)
+            await shop.later(wait)
+
+        assert {(thing.key(ENDED), 1), (thing.key(ENDED, 2), 2)} <= set(await shop.keys())
+        assert [thing.key(ENDED), thing.key(ENDED, 2)] == [each.dedup_key for each in shop.got]
+        assert [thing.states[ENDED]] * 2 == shop.heard
+
+
+@pytest.mark.parametrize("more", [{}, {"serial": 2}], ids=["same body", "other body"])
+async def test_event_of_an_earlier_send_takes_no_key(more: dict[str, Any], tmp_path: Path) -> None:
+    """While "failed" of the first send waits, a genuine "failed" of the second send arrives: it is handled once."""
+    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY) as shop:
+        shop.say(UNDER_WAY)
+        await shop.told()
+        await shop.later(QUARANTINE)
+        shop.say(ENDED)
+        await shop.told(**more)
+        await shop.later(QUARANTINE)
+
+        assert (["failed"], ["done", "done"]) == (shop.heard, await shop.states())
+
+
+async def test_key_with_the_events_own_number_stays(tmp_path: Path) -> None:
+    """A key with more than number and state differs in each event, so that it needs no number of sends."""
+    ids = {**SHAPE.id, "refund": ("outRefundNo", "status", "event")}
+    says = evolve(SAYS, notification=evolve(SHAPE, id=ids))
+    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, says=says) as shop:
+        shop.say(ENDED)
+        await shop.told(event="E1")
+        await shop.later(QUARANTINE)
+
+        assert ['refund:["R1","SBX_REFUND_FAILED","E1"]'] == [key for key, _ in await shop.keys()]
+        assert ["failed"] == shop.heard
+
+
+async def test_event_that_waits_for_its_handler_is_overtaken_by_a_repeat(tmp_path: Path) -> None:
+    """If a number is sent again before the handler succeeds, the event of the first send is believed no more."""
+    async with sending(tmp_path, REFUND, ENDED) as shop:
+        failures = list[int]()
+
+        @shop.receiver.on("refund")
+        async def fail_once(notification: Notification) -> None:
+            failures.append(notification.attempt)
+            if notification.attempt == 1:
+                raise ValueError("not now")
+
+        await shop.told()
+        await shop.send(UNDER_WAY)
+        shop.say(DONE)
+        waiting = await shop.later(1)
+        ended = await shop.later(QUARANTINE)
+
+        assert ([1], "pending", "done") == (failures, waiting.state, ended.state)
+
+
+async def test_repeat_that_is_in_flight_may_still_arrive(tmp_path: Path) -> None:
+    """The quarantine begins with the end of the last send. While it is in flight, the event waits."""
+    async with sending(tmp_path, REFUND, ENDED) as shop:
+        shop.say(ENDED)
+        responded = Event()
+        repeat = asyncio.create_task(shop.send(UNDER_WAY, after=responded))
+        await until(lambda: len(shop.recorder.requests) == 2)
+        await shop.tell()
+        await shop.later(QUARANTINE)
+        responded.set()
+        await repeat
+        early, asked = await shop.later(QUARANTINE - 1), shop.queries
+        late = await shop.later(2)
+
+        assert ("pending", 0, "done") == (early.state, asked, late.state)
+
+
+@pytest.mark.parametrize("says", [SAYS, UNSIGNED], ids=["signed", "hint"])
+async def test_age_of_the_response_counts(says: Profile, tmp_path: Path) -> None:
+    """A response out of a cache is as old as the cache says."""
+    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, says=says) as shop:
+        shop.clock.advance(QUARANTINE)
+        shop.say(ENDED, ("Age", "20"))
+        early = await shop.told()
+        late = await shop.later(20)
+
+        assert ("pending", "done", ["failed"]) == (early.state, late.state, shop.heard)
+
+
+async def test_hint_is_confirmed_by_a_query_in_time(tmp_path: Path) -> None:
+    """A service that signs nothing: each "failed" is handled, if a query after the quarantine says so."""
+    async with sending(tmp_path, REFUND, ENDED, says=UNSIGNED) as shop:
+        shop.say(ENDED)
+        await shop.told()
+        await shop.later(QUERY_PAUSE)
+        await shop.send(UNDER_WAY)
+        early = await shop.told()
+        late = await shop.later(QUARANTINE)
+        key = 'confirmed:refund:["R1","SBX_REFUND_FAILED"]'
+
+        assert ("pending", "done") == (early.state, late.state)
+        assert ([key, f"{key}#2"], ["failed", "failed"]) == ([each.dedup_key for each in shop.got], shop.heard)
+
+
+async def test_response_from_before_the_repeat_confirms_no_hint(tmp_path: Path) -> None:
+    """A hint that shares the response to an earlier query does not get it, if the number was sent since."""
+    async with sending(tmp_path, ORDER, ENDED, says=UNSIGNED, concurrency=1) as shop:
+
+        @shop.receiver.on("payment")
+        async def repeat(notification: Notification) -> None:
+            if notification.state == "expired":
+                await shop.send(UNDER_WAY)
+
+        shop.say(ENDED)
+        await shop.told()
+        shop.say("SBX_EXPIRED")
+        await shop.told(serial=2)
+        await shop.told(serial=3)
+        waiting = await shop.later(QUERY_PAUSE)
+
+        assert (["closed", "expired"], 2, ["done", "done", "pending"]) == (
+            shop.heard,
+            shop.queries,
+            await shop.states(),
+        )
+        assert "may be about an earlier send" in waiting.reason
+
+
+async def test_query_that_cannot_be_made_leaves_the_event_to_a_person(tmp_path: Path) -> None:
+    """If the profile cannot ask about a refund, a genuine event that needs a query is held, with the reason."""
+    says = evolve(SAYS, refund_status=None)
+    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, says=says) as shop:
+        shop.clock.advance(QUARANTINE)
+        event = await shop.told()
+
+        assert ("held", True) == (event.state, "refund_status" in event.reason)
+
+
+async def test_event_about_an_end_is_stored_only_if_the_journal_can_be_read(tmp_path: Path) -> None:
+    """If the journal cannot be read, the service shall repeat an event about an end; any other is accepted."""
+    async with sending(tmp_path, REFUND, UNDER_WAY) as shop:
+        await shop.journal.aclose()
+        refused = await shop.tell()
+        events = await shop.keys()
+        others = [(await shop.tell(word)).status for word in (DONE, UNDER_WAY)]
+
+        assert ((503, "5"), []) == ((refused.status, refused.headers["Retry-After"]), events)
+        assert [200, 200] == others
+
+
+async def test_handler_waits_for_the_journal(tmp_path: Path) -> None:
+    """If the journal cannot be read when an event is dispatched, the event has failed, and is tried again."""
+    async with sending(tmp_path, REFUND, UNDER_WAY) as shop:
+        await shop.tell()
+        await shop.journal.aclose()
+        event = await shop.last()
+
+        assert ("pending", 1, []) == (event.state, event.failures, shop.heard)
+        assert event.reason.startswith("StorageError")
+
+
+async def test_replay_as_a_refund_counts_the_sends(tmp_path: Path) -> None:
+    """An event that gets its kind from a person gets the key that it would have had."""
+    says = evolve(SAYS, notification=evolve(SHAPE, kinds={}))
+    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, says=says) as shop:
+        shop.say(ENDED)
+        nameless = shop.sign({**REFUND.number, "status": "SBX_REFUND_FAILED"}, None)
+        await shop.receiver.receive(nameless.raw, nameless.headers)
+        parked = await shop.last()
+        await shop.receiver.replay(parked.id, kind="refund")
+        await shop.later(QUARANTINE)
+
+        assert "parked" == parked.state
+        assert [REFUND.key(ENDED, 2)] == [each.dedup_key for each in shop.got]
