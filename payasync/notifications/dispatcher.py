@@ -186,8 +186,15 @@ class Dispatcher:
             log(logger, logging.WARNING, "inbox.end_not_stored", words, event_id=claim.event.id, error_type=name)
 
     async def _is_held(self, claim: Claim, leased_at: float) -> bool:
-        """Return whether a lease still holds, also after the loop was blocked or the machine suspended."""
-        if boot_time() - leased_at < self._limits.lease / 3:
+        """Return whether a lease still holds, also after the loop was blocked or the machine suspended.
+
+        If an earlier lease of this process was lost, its handler may still run. It must end first.
+        """
+        event = claim.event.id
+        earlier = [task for task, each in self._running.items() if each.event.id == event and each.fence < claim.fence]
+        if earlier:
+            await asyncio.wait(earlier)
+        elif boot_time() - leased_at < self._limits.lease / 3:
             return True
         try:
             return await self._inbox.extend(claim, self._limits.lease)
