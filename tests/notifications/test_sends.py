@@ -404,11 +404,11 @@ async def test_replay_as_a_refund_counts_the_sends(tmp_path: Path) -> None:
     says = evolve(SAYS, notification=evolve(SHAPE, kinds={}))
     async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, says=says) as shop:
         shop.say(ENDED)
-        nameless = shop.sign({**REFUND.number, "status": "SBX_REFUND_FAILED"}, None)
-        await shop.receiver.receive(nameless.raw, nameless.headers)
-        parked = await shop.last()
-        await shop.receiver.replay(parked.id, kind="refund")
+        signed = shop.sign({**REFUND.number, "status": "SBX_REFUND_FAILED"}, None)
+        await shop.receiver.receive(signed.raw, signed.headers)
+        nameless = await shop.last()
+        await shop.receiver.replay(nameless.id, kind="refund")
         await shop.later(QUARANTINE)
 
-        assert "parked" == parked.state
+        assert "held" == nameless.state
         assert [REFUND.key(ENDED, 2)] == [each.dedup_key for each in shop.got]

@@ -225,7 +225,8 @@ def test_only_our_errors(raw: bytes, headers: dict[str, str], header: SignedHead
 def test_public_key(tmp_path: Path) -> None:
     """The service's public key verifies what its private key signed in another program, and nothing else."""
     private, public = rsa_keys(tmp_path)
-    profile = evolve(PROFILE_OF_HEADER, signature=SortedPairs(algorithm="rsa-sha256", encoding="base64"))
+    scheme = SortedPairs(algorithm="rsa-sha256", encoding="base64", service_key="merchant")
+    profile = evolve(PROFILE_OF_HEADER, signature=scheme)
     headers = {"x-signature": f"sha256={base64.b64encode(rsa_sha256(BODY.decode(), private)).decode()}"}
     keys = Credentials("M1", service_keys=public.read_text())
 

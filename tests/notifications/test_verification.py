@@ -252,8 +252,8 @@ def test_asymmetric_signature(tmp_path: Path) -> None:
     """The service's public key verifies what its private key signed in another program, and nothing else."""
     private, public = rsa_keys(tmp_path)
     data = {**DATA, "sign": rsa_sha256(signed_text(DATA), private).hex()}
-    profile = evolve(BODY, signature=SortedPairs(algorithm="rsa-sha256", encoding="hex"))
-    keys = Credentials("M1", service_keys=public.read_text())
+    scheme = SortedPairs(algorithm="rsa-sha256", encoding="hex", service_key="merchant")
+    profile, keys = evolve(BODY, signature=scheme), Credentials("M1", service_keys=public.read_text())
 
     assert verified({"data": data}, profile, keys).verified
     assert "data.sign" == refusal({"data": {**data, "amt": 4500}}, profile, keys).field
