@@ -28,14 +28,7 @@ from payasync.endpoints import (
 )
 from payasync.errors import clean
 from payasync.evidence.claims import STATE_CLAIMS, Claim
-from payasync.profile.signed_fields import (
-    OWN_KEYS,
-    STATE_KEYS,
-    SignedFields,
-    join_path,
-    merchant_paths,
-    service_parts,
-)
+from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, SignedFields, join_path, merchant_paths, service_parts
 from payasync.profile.wire_names import SOUGHT, has_another, is_unsent, number_taken, shown_names, wire_name
 from payasync.strict_json import ABSENT, at, dumps
 

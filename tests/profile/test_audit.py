@@ -278,7 +278,8 @@ def test_whose_key_it_is(options: dict[str, Any], expected: tuple[str, str | Non
     point = audited(Profile(signature=SortedPairs(**options)))["signature.service_key"]
 
     assert expected == (point.status, point.value)
-    assert ("names no merchant is only a hint" if point.value == "shared" else "a signature alone binds") in point.means
+    follows = {"shared": "; a notification whose signed part names", "merchant": "; a signature alone binds", None: ""}
+    assert f"whose the key that verifies is{follows[expected[1]]}" in point.means
 
 
 def test_what_notifications_take_from_other_tables() -> None:
