@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Iterator
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from attrs import frozen
 from payasync import Credentials, PayasyncError, Profile, RetryPolicy, ServiceError, Session
 from payasync.journal import Reconciler, SqliteJournal
 from payasync.notifications import Notification, Receiver, SqliteInbox
-from payasync.profile.readiness import inspect_groups
+from payasync.profile.readiness import inspect_groups, notification_facts
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.wire.response import Response
 from tests.foreign.recorder import Answer, Recorder, Request, answer
@@ -166,6 +166,30 @@ async def test_example_happens(service: str, example: Example, tmp_path: Path) -
 def test_profile_is_ready(service: str) -> None:
     """The file of each page leaves nothing open that any group of methods needs."""
     assert [] == [each.thing for group in inspect_groups(profile_of(service)) for each in group.missing]
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_signatures_bind_to_the_merchant(service: str) -> None:
+    """The signature of each kind of notification binds it to this merchant: by the key, or by a number in it."""
+    facts = dict(notification_facts(profile_of(service)))
+
+    grounds = "mchid, if the event has it" if service == "cedar" else "its key, which no other merchant has"
+    kinds = ("payment", "refund", "subscription")
+    assert [] == [kind for kind in kinds if not facts[kind].startswith(f"bound to this merchant by {grounds}")]
+
+
+async def test_cedar_names_the_merchant() -> None:
+    """As in Cedar's document, each notification has `mchid`, which alone says whose it is."""
+    async with Sandbox(profile_of("cedar")) as sandbox, sandbox.receiver() as recorder:
+        sandbox.webhook_url = recorder.url
+        await sandbox.given.paid_order(total_amt=450)
+        await sandbox.given.subscription("monthly")
+        await sandbox.clock.advance(timedelta(days=31))
+        await sandbox.settle()
+
+    told = [json.loads(each.body)["resource"]["mchid"] for each in recorder.received]
+    assert len(told) > 1
+    assert {sandbox.credentials.merchant_id} == {*told}
 
 
 async def story(profile: Profile, folder: Path) -> list[str]:

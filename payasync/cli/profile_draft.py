@@ -177,9 +177,7 @@ PROMPTS: Final[Mapping[Section, tuple[Prompt, ...]]] = {
         Prompt("notification.time", "timestamp"),
         Prompt("notification.event_time", "paidAt"),
         Prompt("notification.merchant_id", "merchantId"),
-        Prompt(
-            "signature.service_key", "merchant", "whose the key that verifies is: shared by all merchants, or merchant"
-        ),
+        Prompt("signature.service_key", "merchant"),
         *(
             Prompt(f"notification.id.{kind}", example, f"the paths that identify one event of a {kind}")
             for kind, example in (

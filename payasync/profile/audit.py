@@ -66,6 +66,13 @@ _SIGNATURE: Final = {
 }
 
 
+_FOLLOWS: Final = {
+    "shared": "; a notification whose signed part names no merchant is only a hint",
+    "merchant": "; a signature alone binds a notification to this merchant",
+}
+"""By value of `signature.service_key`, what follows."""
+
+
 def audit_points(profile: "Profile") -> tuple[Point, ...]:
     """Return the points that the document leaves open, in the order of a profile's TOML form."""
     return tuple(_list_points(profile))
@@ -174,12 +181,10 @@ def _signature_points(profile: "Profile") -> Iterator[Point]:
         if hasattr(scheme, option) and not (question.changed and getattr(scheme, option) == getattr(usual, option)):
             point = _point(f"signature.{option}", getattr(scheme, option), getattr(usual, option), question)
             yield evolve(point, needed_by=needed_by)
-    given, shared = scheme.service_key, scheme.shares_service_key
-    hint = "a notification whose signed part names no merchant is only a hint"
-    follows = hint if shared else "a signature alone binds a notification to this merchant"
-    means = f"shared or merchant: whose the key that verifies is; {follows}"
-    value = given or (scheme.algorithm and ("shared" if shared else "merchant")) or None
-    yield Point("signature.service_key", "answered" if given else "assumed", (), value, means)
+    whose = scheme.service_key or (scheme.algorithm and ("shared" if scheme.shares_service_key else "merchant"))
+    status: Status = "answered" if scheme.service_key else "assumed"
+    means = f"shared or merchant: whose the key that verifies is{_FOLLOWS.get(whose, '')}"
+    yield Point("signature.service_key", status, (), whose or None, means)
     if isinstance(scheme, Template):
         yield Point("signature.text", "answered", needed_by, scheme.text, "the text that is signed")
 

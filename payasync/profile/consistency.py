@@ -470,12 +470,15 @@ def _check_meanings(profile: "Profile") -> None:
 
 
 def _check_refusal(shape: NotificationShape) -> None:
-    """Refuse a refusal that the service could not tell from an acknowledgement: it would count as delivered."""
+    """Refuse a refusal that the service could not tell from an acknowledgement, and one path for two times."""
     yes, no = shape.ack_status, shape.refusal_status
     alike = yes == no or (yes is not None and yes // 100 == no // 100 == 2)  # noqa: PLR2004 - as HTTP has it
     if alike and shape.ack_body == shape.nack_body:
         why = f"is {no}, and nack_body equals ack_body: the service could not tell a refusal from ack_status {yes}"
         raise invalid_setting("notification.nack_status", f"{why}. Change one of the two, or nack_body")
+    if shape.time and shape.time == shape.event_time:
+        why = f"is {shape.time!r}, as notification.time is, which is new in each delivery: keep the one that fits"
+        raise invalid_setting("notification.event_time", why)
 
 
 def _check_answer_header(profile: "Profile") -> None:

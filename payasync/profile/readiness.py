@@ -10,7 +10,6 @@ from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
 from payasync.profile.signed_fields import join_path, merchant_paths, signed_in_notifications
 from payasync.profile.wire_names import SOUGHT, unaskable, wire_name
-from payasync.signing.schemes import Keyed
 
 Group: TypeAlias = Literal["payments", "orders", "refunds", "subscriptions", "recovery", "notifications"]
 """Methods, or other things, that a profile makes ready together."""
@@ -136,7 +135,7 @@ def notification_facts(profile: Profile) -> Iterator[tuple[str, str]]:
     """
     shape, scheme = profile.notification, profile.scheme
     signed = signed_in_notifications(profile)
-    if not shape.verification or (signed and isinstance(scheme, Keyed) and not scheme.algorithm):
+    if not shape.verification or (signed and not getattr(scheme, "algorithm", scheme)):
         return
     paths = [path for path in merchant_paths(profile) if signed and signed.covers(join_path(shape.data, path))]
     for kind in _kinds_sent(profile) or KINDS:

@@ -231,14 +231,7 @@ def names_read_in_notifications(profile: "Profile", compared: Iterable[str], doc
     shape = profile.notification
     paths = [*compared, shape.out_trade_no, shape.out_refund_no, shape.subscription_id, profile.answer.payment_id]
     paths += [*shape.must, *merchant_paths(profile), *(path for several in shape.id.values() for path in several)]
-    located = [
-        shape.kind_path,
-        shape.time,
-        shape.event_time,
-        *tell_paths(shape),
-        *(path for _, path in state_paths(profile)),
-    ]
-    return _signed_names(profile, shape, located, paths, document)
+    return _signed_names(profile, shape, [shape.kind_path, *_own_paths(profile)], paths, document)
 
 
 def _signed_names(
@@ -273,8 +266,13 @@ def notification_only_paths(profile: "Profile") -> tuple[str, ...]:
     """Return the signed paths of events, times, telling fields and states, which notifications alone have."""
     shape, signed = profile.notification, signed_in_notifications(profile)
     event = shape.kind_path if any(shape.kinds.values()) else ""
-    paths = (event, shape.time, shape.event_time, *tell_paths(shape), *(path for _, path in state_paths(profile)))
-    return only_from_the_service(profile, signed, paths) if signed else ()
+    return only_from_the_service(profile, signed, (event, *_own_paths(profile))) if signed else ()
+
+
+def _own_paths(profile: "Profile") -> tuple[str, ...]:
+    """Return the paths of times, telling fields and states of notifications; empty ones are among them."""
+    shape = profile.notification
+    return (shape.time, shape.event_time, *tell_paths(shape), *(path for _, path in state_paths(profile)))
 
 
 def merchant_paths(profile: "Profile") -> tuple[str, ...]:

@@ -522,9 +522,7 @@ class Dialect:
         set_at(payload, self.names.own_path(thing), order.payment_id)
         self._add_names(payload, thing, order, ("out_trade_no", "total_amt", "currency"), amounts)
         if redirect_url:
-            for part in self.names.made_parts():
-                if at(payload, part) is ABSENT:
-                    set_at(payload, part, order.token)
+            _add_missing(payload, dict.fromkeys(self.names.made_parts(), order.token))
         return payload
 
     def describe_refund(self, refund: Refund, amounts: str = "") -> dict[str, Any]:
@@ -600,8 +598,7 @@ class Dialect:
             name = self.names.event(event.kind, event.name)
             if name is None:
                 return None
-            if shape.kind_path:
-                set_at(document, shape.kind_path, name)
+            set_at(document, shape.kind_path, name)
         for path in (shape.time, shape.event_time):
             set_at(document, path, write_time(now, shape))
         self._add_constants(document, shape.signature if shape.verification == "body" else "")

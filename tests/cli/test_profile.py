@@ -278,6 +278,7 @@ DEPENDS: Final = {
     "notification.signature": {"notification__verification": "body"},
     "signature.allow_delimiters": {"answer__signature": "sign"},
     "signature.encoding": {"signature__algorithm": "ed25519"},
+    "signature.service_key": {"notification__verification": "body"},
     "signature.key_param": {"signature__algorithm": "hmac-sha256"},
     "states.order.paid": {"answer__order_status": "status"},
     "states.refund.failed": {"answer__refund_status": "status"},
@@ -344,6 +345,99 @@ def test_check(tmp_path: Path, toml: str, code: int, words: str) -> None:
 
     assert (code, words) == (result.exit_code, words if words in result.output else result.output)
     assert ["payments", "orders", "refunds", "subscriptions", "recovery", "notifications"] == groups
+
+
+def facts(tmp_path: Path, toml: str) -> dict[str, str]:
+    """Return what `check` says of each kind of notification and of the two times."""
+    file = tmp_path / "my.toml"
+    file.write_text(toml)
+    _, _, shown = run("check", file).output.partition("\nNotifications\n")
+    lines, _, _ = shown.partition("\n\n")
+    pairs = (line.split(maxsplit=1) for line in lines.splitlines())
+    return {name: words for name, words in pairs}  # noqa: C416 - mypy knows no length of these lists
+
+
+IN_HEADER: Final = 'notification.verification = "header"\nnotification.header.signature = "X-Sign"\n'
+IN_BODY: Final = 'notification.verification = "body"\nnotification.signature = "sign"\n'
+WEBHOOKS: Final = 'notification.verification = "standard-webhooks"\n'
+UNSIGNED: Final = 'notification.verification = "none"\n'
+RSA: Final = 'signature = {algorithm = "rsa-sha256", encoding = "base64"}\n'
+BOUND: Final = "bound to this merchant by"
+ASKED: Final = "payasync asks the service"
+PARKED: Final = "it is parked, because no query confirms it"
+NUMBERS: Final = 'notification.out_trade_no = "outTradeNo"\nnotification.out_refund_no = "outRefundNo"\n'
+BY_PATH: Final = f"{BOUND} merchantId, if the event has it; else"
+BY_NOTHING: Final = "all merchants share its key, and nothing signed names this merchant:"
+OF_ALL: Final = "not signed, so nothing binds it to this merchant:"
+BY_KEY: Final = f"{BOUND} its key, which no other merchant has"
+
+
+@pytest.mark.parametrize(
+    ("toml", "payment", "subscription"),
+    [
+        (RSA + IN_HEADER + NUMBERS, f"{BY_PATH} {ASKED}", f"{BY_PATH} {PARKED}"),
+        (RSA + IN_HEADER, f"{BY_PATH} {PARKED}", f"{BY_PATH} {PARKED}"),
+        (
+            RSA + IN_HEADER + NUMBERS + 'endpoints."orders.query".number = "service"',
+            f"{BY_PATH} {PARKED}",
+            f"{BY_PATH} {PARKED}",
+        ),
+        (
+            RSA + IN_HEADER + NUMBERS + 'notification.merchant_id = ""',
+            f"{BY_NOTHING} {ASKED}",
+            f"{BY_NOTHING} {PARKED}",
+        ),
+        (
+            RSA.replace("}", ', exclude = ["sign", "merchantId"]}') + IN_BODY + NUMBERS,
+            f"{BY_NOTHING} {ASKED}",
+            f"{BY_NOTHING} {PARKED}",
+        ),
+        (RSA + IN_BODY + NUMBERS, f"{BY_PATH} {ASKED}", f"{BY_PATH} {PARKED}"),
+        (
+            RSA + IN_HEADER + 'notification.header.text = "{merchant_id}{body}"',
+            *2 * (f"{BOUND} its number, which is in the signed text",),
+        ),
+        (RSA.replace("}", ', service_key = "merchant"}') + IN_HEADER, BY_KEY, BY_KEY),
+        (RSA.replace("rsa", "hmac") + IN_BODY, BY_KEY, BY_KEY),
+        (WEBHOOKS, BY_KEY, BY_KEY),
+        (UNSIGNED + NUMBERS, f"{OF_ALL} {ASKED}", f"{OF_ALL} {PARKED}"),
+    ],
+)
+def test_check_says_what_binds_a_notification(tmp_path: Path, toml: str, payment: str, subscription: str) -> None:
+    """`check` says for each kind what binds it to this merchant, or else whether a query decides or it is parked."""
+    found = facts(tmp_path, toml)
+
+    assert (payment, subscription) == (found["payment"], found["subscription"])
+    assert ["payment", "refund", "subscription", "time", "event_time"] == list(found)
+
+
+TELLING: Final = 'notification.tells.refund = "refundStatus"\n'
+OF_EVENT: Final = "the event's own time, which is shown and never judged"
+RULE: Final = "the time of the delivery, new in each, and at most 300 seconds off"
+
+
+@pytest.mark.parametrize(
+    ("toml", "time", "event_time"),
+    [
+        (RSA + IN_HEADER + 'notification.time = "paidAt"\n', f"paidAt is {RULE}", "not given"),
+        (RSA + IN_HEADER, f"not judged. notification.time is for {RULE}", "not given"),
+        (WEBHOOKS + 'notification.event_time = "paidAt"\n', f"webhook-timestamp is {RULE}", "paidAt"),
+        (UNSIGNED + 'notification.time = "paidAt"\n', f"not judged. notification.time is for {RULE}", "not given"),
+    ],
+)
+def test_check_says_what_each_time_is(tmp_path: Path, toml: str, time: str, event_time: str) -> None:
+    """`check` says which time is judged, and names the event's own; it lists only kinds that the profile has."""
+    found = facts(tmp_path, toml + TELLING)
+
+    assert {"refund", "time", "event_time"} == found.keys()
+    assert time == found["time"]
+    assert f"{event_time}: {OF_EVENT}" == found["event_time"]
+
+
+@pytest.mark.parametrize("toml", ["", IN_HEADER, 'notification.data = "data"'])
+def test_check_says_nothing_of_what_is_open(tmp_path: Path, toml: str) -> None:
+    """As long as nobody knows how notifications are signed, `check` does not say what binds them."""
+    assert {} == facts(tmp_path, toml)
 
 
 def test_check_names_what_the_sandbox_needs(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from payasync.journal.intents import END_STATES, STATES, TRANSITIONS, BeginResul
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.journal.sqlite_journal import SqliteJournal
 from payasync.profile.profile import Profile
-from payasync.profile.schema import AnswerShape
+from payasync.profile.schema import AnswerShape, NotificationShape
 from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.payments import CreatePayment
 from payasync.resources.subscriptions import CancelSubscription
@@ -977,6 +977,29 @@ async def test_service_s_word_of_another_merchant_or_unit(journal: Journal, data
     done = await journal.told("refunds.create", "R1", "succeeded", good, merchant=MERCHANT, profile=profile)
 
     assert ([], ["succeeded"]) == (told, [each.state for each in done])
+
+
+@pytest.mark.parametrize(
+    ("shape", "wrong", "good"),
+    [
+        ({"merchant_id": "shop.id"}, {"shop": {"id": "M2"}}, {"shop": {"id": MERCHANT}, "merchantId": "sub-merchant"}),
+        ({"merchant_id": ""}, {"outRefundNo": "R2"}, {"merchantId": "sub-merchant"}),
+        ({"amounts": "as sent"}, {"refundAmt": "2.00"}, {"refundAmt": 200}),
+    ],
+)
+async def test_service_s_word_as_notifications_have_it(
+    journal: Journal, shape: dict[str, Any], wrong: dict[str, Any], good: dict[str, Any]
+) -> None:
+    """A notification is compared at the place and in the unit that `[notification]` gives, and not `[answer]`."""
+    answer = AnswerShape(amounts="major", merchant_id="merchantId")
+    profile = Profile(answer=answer, notification=NotificationShape(**shape))
+    await in_state(journal, "accepted")
+    told = [
+        await journal.told("refunds.create", "R1", "succeeded", data, merchant=MERCHANT, profile=profile)
+        for data in (wrong, good)
+    ]
+
+    assert [[], ["succeeded"]] == [[each.state for each in changed] for changed in told]
 
 
 async def test_service_s_word_against_what_was_rejected(journal: Journal) -> None:

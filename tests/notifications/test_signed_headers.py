@@ -595,7 +595,7 @@ SERVICES: Final = (
         kinds={},
         tells={"payment": "paymentId", "refund": "outRefundNo", "subscription": "period"},
         timezone="America/Toronto",
-        volatile=["nonceStr", "sign", PROFILE.notification.time],
+        time="sentAt",
     ),
     sandboxed(
         "number",

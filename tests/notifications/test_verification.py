@@ -938,9 +938,12 @@ async def test_key_of_the_services_own_lets_requests_say_anything() -> None:
 
 
 TOLD: Final[dict[str, Any]] = {
+    "env": "live",
+    "mch": "M1",
     "money": 200,
     "outRefundNo": "R1",
     "outTradeNo": "T1",
+    "paid": NOW,
     "payNo": "P1",
     "period": 7,
     "refundStatus": "SUCCESS",
@@ -964,6 +967,9 @@ def test_field_that_is_hidden_in_a_text_of_a_notification(name: str, place: str)
         kind=f"{root}what",
         kinds={"refund": ["refund.done"]},
         time=f"{root}time",
+        event_time=f"{root}paid",
+        merchant_id="mch",
+        must={"env": "live"},
         subscription_id="subNo",
         id={"refund": ["period"]},
     )

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
-from attrs import fields
+from attrs import evolve, fields
 
 from payasync.endpoints import OPERATIONS
 from payasync.profile.audit import Point
@@ -261,6 +261,34 @@ def test_signed_answers_need_the_scheme_everywhere(scheme: SignatureScheme | Non
     signing = [point for point in points if point.name.startswith("signature") and point.name != SIGNED_VALUES[-1]]
     assert {NAMES} == {point.needed_by for point in signing}
     assert ("signature" in [point.name for point in points]) is (scheme is OWN_SCHEME)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ("assumed", None)),
+        ({"algorithm": "hmac-sha256"}, ("assumed", "merchant")),
+        ({"algorithm": "hmac-sha256", "service_key": "shared"}, ("answered", "shared")),
+        ({"algorithm": "ed25519"}, ("assumed", "shared")),
+        ({"algorithm": "rsa-sha256", "service_key": "merchant"}, ("answered", "merchant")),
+    ],
+)
+def test_whose_key_it_is(options: dict[str, Any], expected: tuple[str, str | None]) -> None:
+    """A key is this merchant's alone, and all merchants' if the algorithm is asymmetric, unless the profile says it."""
+    point = audited(Profile(signature=SortedPairs(**options)))["signature.service_key"]
+
+    assert expected == (point.status, point.value)
+    follows = {"shared": "; a notification whose signed part names", "merchant": "; a signature alone binds", None: ""}
+    assert f"whose the key that verifies is{follows[expected[1]]}" in point.means
+
+
+def test_what_notifications_take_from_other_tables() -> None:
+    """Without a value of their own, notifications name the merchant and have amounts as other tables say."""
+    profile = Profile(fields={"merchant_id": "mchid"}, answer=AnswerShape(amounts="major"))
+    off = audited(evolve(profile, notification=NotificationShape(merchant_id="")))["notification.merchant_id"]
+
+    assert ["mchid", "major"] == [audited(profile)[name].value for name in OF_NOTIFICATIONS[:2]]
+    assert ("answered", "", "the merchant's number is not compared") == (off.status, off.value, off.means)
 
 
 NO_EFFECT: Final = "; the value that is given has no effect without answer"

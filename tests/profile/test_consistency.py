@@ -77,6 +77,14 @@ def test_one_unit_has_one_name(shape: AnswerShape | NotificationShape) -> None:
     assert 'must be left out where amount_unit is "major"' in words
 
 
+def test_two_times_have_two_paths() -> None:
+    """The time of a delivery is judged, and that of the event is not, so one path cannot be both."""
+    key, words = refusal(Profile, notification=NotificationShape(time="at", event_time="at"))
+
+    assert "notification.event_time" == key
+    assert "is 'at', as notification.time is, which is new in each delivery" in words
+
+
 @pytest.mark.parametrize(
     ("nested", "operation", "argument", "allowed"),
     [

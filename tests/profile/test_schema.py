@@ -56,7 +56,7 @@ PATHS: Final = [
     for section in ("answer", "notification")
     for each in attrs.fields(SHAPES[section])
     if each.default == ""
-    and each.name not in {"code", "message", "redirect_template", "verification", "kind", "timezone"}
+    and each.name not in {"code", "message", "redirect_template", "verification", "kind", "timezone", "amounts"}
 ]
 ORDER_STATES: Final = ["pending", "paid", "closed", "failed", "expired", "refunded"]
 STATES: Final = {
@@ -216,6 +216,11 @@ RULES: Final[list[tuple[str, str, list[Any]]]] = [
     (VERIFICATION, "one of 'body', 'header', 'standard-webhooks', 'none'", ["Body", None]),
     ("notification.kind", f"{STEPS}, or header: and the name of a header", [*BAD_PATHS[:3], "header:", "Header:X-Id"]),
     ("notification.timezone", A_ZONE, ["Toronto", "America", "../etc/passwd", "UTC+1", "EST5EDT "]),
+    ("notification.amounts", "one of 'as sent', 'major'", ["minor", 5, None]),
+    ("notification.must", f"a table, with {A_PATH}", [{path: 1} for path in ("", *BAD_PATHS)]),
+    ("notification.must", "a table", ["live", 1, None, ["live"]]),
+    ("notification.merchant_id", "a text", [5]),
+    ("notification.merchant_id", f"{A_PATH}; or empty, to compare nothing", BAD_PATHS),
     (SCHEMES, "a list, each of it a text", [5, [1]]),
     (AMOUNT, "[least, greatest], two integers", [[1], [1, 2, 3], [2, 1]]),
     (QUARANTINE, SECONDS, [-1, float("nan"), float("inf")]),
@@ -395,6 +400,8 @@ def test_the_paths_of_an_event_have_no_empty_step(paths: list[str]) -> None:
         *(("notification.kind", place) for place in ("", "meta.event", "a:b", "header:X-Event")),
         *(("notification.timezone", zone) for zone in ("", "UTC", "America/Toronto")),
         ("notification.header", SignedHeader(signature="X-Signature")),
+        *(("notification.merchant_id", path) for path in (None, "", "shop.id")),
+        *(("notification.amounts", unit) for unit in ("", "as sent", "major")),
         *(("answer.total_amt", path) for path in (None, "", "a.b")),
         *((f"http.{name}", statuses) for name in ("not_executed", "absent") for statuses in ((), (400,), (428, 499))),
         *((f"notification.{name}", status) for name in ("ack_status", "nack_status") for status in (None, 200, 599)),

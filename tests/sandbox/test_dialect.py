@@ -525,6 +525,40 @@ def test_field_that_tells_the_kind_holds_the_state(event: Event) -> None:
     assert {event.kind: words().state(thing, event.subject.state)} == json.loads(body or "")["told"]
 
 
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.kind)
+def test_notifications_hold_what_the_profile_names(event: Event) -> None:
+    """A notification names the merchant, both times and what it must hold, each at the profile's path."""
+    shape = NotificationShape(
+        verification="none",
+        data="data",
+        merchant_id="shop.id",
+        must={"livemode": True, "shop.id": "other"},
+        time="sent",
+        event_time="data.paid",
+    )
+    body = Dialect(evolve(PROFILE, notification=shape)).build_notification(event, datetime(2027, 1, 31, tzinfo=UTC))
+    document = json.loads(body or "")
+
+    data, time = document["data"], "2027-01-31T00:00:00.000Z"
+    assert ({"id": "SANDBOX"}, True) == (data["shop"], data["livemode"])
+    assert (time, time) == (document["sent"], data["paid"])
+
+
+@pytest.mark.parametrize(
+    ("responses", "notifications", "expected"),
+    [("major", "", "0.01"), ("major", "as sent", 1), ("as sent", "major", "0.01")],
+)
+def test_notifications_have_their_own_unit(responses: Any, notifications: Any, expected: object) -> None:
+    """Amounts in notifications have the unit of `notification.amounts`, or without it that of responses."""
+    shape = NotificationShape(verification="none", amounts=notifications)
+    answer = evolve(PROFILE.answer, amounts=responses)
+    dialect = Dialect(evolve(PROFILE, answer=answer, notification=shape))
+    bodies = [dialect.build_notification(each, datetime.now(UTC)) or "" for each in EVENTS[:2]]
+
+    assert [expected, expected] == [json.loads(body)["totalAmt"] for body in bodies]
+    assert ("0.01" if responses == "major" else 1) == dialect.describe_sample("refund")["refundAmt"]
+
+
 async def test_successes_lack_what_the_service_omits() -> None:
     """A success lacks what `omits` names, at any depth. A 204 has no body, and everything was done."""
     answer = evolve(PROFILE.answer, code_optional=True, payment_id="a.id", order_status="a.status")

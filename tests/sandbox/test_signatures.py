@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from payasync import AnswerShape, NotificationShape, Profile, Secret, SortedPairs
+from payasync import AnswerShape, NotificationShape, Profile, Secret, SignedHeader, SortedPairs
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import Dialect, Outgoing, WireNames
@@ -229,21 +229,23 @@ async def test_objects_that_the_scheme_refuses(parts: dict[str, Any]) -> None:
 
 
 async def test_each_attempt_has_a_nonce_of_its_own() -> None:
-    """A redelivery has its own nonce and signature, and its own time if the profile lists it as volatile."""
-    shape = NotificationShape(verification="body", signature="seal", time="at", volatile=["nonceStr", "at"])
+    """A redelivery has its own nonce, signature and time of delivery, and the event's own time stays as it was."""
+    shape = NotificationShape(verification="body", signature="seal", time="at", event_time="paid")
     signer = signer_of(notification=shape)
-    first, second = [await notified(signer, '{"a":"1","at":"before"}') for _ in range(2)]
+    first, second = [await notified(signer, '{"a":"1","at":"before","paid":"before"}') for _ in range(2)]
     differing = {name for name in first if first[name] != second[name]}
 
     assert {"nonceStr", "seal"} == differing
-    assert "2027-01-31T00:00:00.000Z" == first["at"]
+    assert ("2027-01-31T00:00:00.000Z", "before") == (first["at"], first["paid"])
 
 
-async def test_time_that_is_not_volatile_is_that_of_the_event() -> None:
-    """If the profile does not list the time as volatile, a redelivery does not change it."""
-    signer = signer_of(notification=NotificationShape(verification="body", signature="seal", time="at"))
+@pytest.mark.parametrize("verification", ["none", "header"])
+async def test_time_that_is_not_judged_stays(verification: Any) -> None:
+    """A time in the body that no window judges is the same in each delivery."""
+    header = SignedHeader(signature="X-Sign", timestamp="X-Time", text="{timestamp}{body}")
+    shape = NotificationShape(verification=verification, time="at", header=header if verification == "header" else None)
 
-    assert "before" == (await notified(signer, '{"at":"before"}'))["at"]
+    assert "before" == (await notified(signer_of(notification=shape), '{"at":"before"}'))["at"]
 
 
 async def test_signature_without_a_place_stands_in_the_payload() -> None:

@@ -136,12 +136,12 @@ async def test_old_timestamp(world: World) -> None:
 
 async def test_old_timestamp_of_an_unsigned_body(receiver: Receiver) -> None:
     """In an unsigned body, the timestamp is old, too."""
-    plain = evolve(PROFILE.notification, verification="none", time="timestamp")
+    plain = evolve(PROFILE.notification, verification="none", time="sentAt")
     async with Sandbox(evolve(PROFILE, notification=plain), webhook_url=receiver.url) as sandbox:
         sandbox.faults.notifications.old_timestamp(seconds=86_400)
         await sandbox.given.paid_order()
         await sandbox.settle()
-    when = datetime.fromisoformat(json.loads(receiver.received[0].body)["timestamp"])
+    when = datetime.fromisoformat(json.loads(receiver.received[0].body)["sentAt"])
 
     assert timedelta(hours=23) < datetime.now(UTC) - when < timedelta(hours=25)
 
