@@ -59,6 +59,7 @@ class Sandbox:
 
     The profile defines the points that the common interface leaves open, and the sandbox's own `PROFILE` the rest.
     Use it with `async with`, or with `start` and `close`.
+    It works only in the event loop in which it was started. `ThreadedSandbox` works with every loop.
 
     Args:
         profile: What the service does. The sandbox follows it, and checks requests by it. It reads the names in
