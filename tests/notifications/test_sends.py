@@ -15,7 +15,7 @@ from payasync import PayasyncError, PlaceOrder, Profile, Recovery, Session
 from payasync.journal import SqliteJournal
 from payasync.notifications import Answer as Reply
 from payasync.notifications import InboxEvent, Notification
-from payasync.notifications.transitions import QUERY_PAUSE
+from payasync.notifications.transitions import MAX_UNCONFIRMED, QUERY_PAUSE
 from payasync.wire.request import Request
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.inside import until
@@ -198,6 +198,7 @@ async def test_query_after_the_quarantine_decides(
         assert "may be about an earlier send" in waiting.reason
         assert (state, 1, [thing.states[told]] * heard) == (late.state, shop.queries, shop.heard)
         assert [(True, None)] * heard == [(each.verified, each.confirmed) for each in shop.got]
+        assert [thing.key(told, 2 if told == ENDED else 1)] * heard == [each.dedup_key for each in shop.got]
 
 
 @THINGS
@@ -263,6 +264,30 @@ async def test_event_of_an_earlier_send_takes_no_key(more: dict[str, Any], tmp_p
         await shop.later(QUARANTINE)
 
         assert (["failed"], ["done", "done"]) == (shop.heard, await shop.states())
+
+
+async def test_genuine_event_is_asked_about_for_days(tmp_path: Path) -> None:
+    """Unlike a hint, a signed event is not given up after an hour: its write may still be under way."""
+    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY) as shop:
+        shop.say(UNDER_WAY)
+        await shop.told()
+        states = [(await shop.later(MAX_UNCONFIRMED)).state for _ in range(3)]
+        shop.say(ENDED)
+        last = await shop.later(MAX_UNCONFIRMED)
+
+        assert (["pending"] * 3, "done", ["failed"]) == (states, last.state, shop.heard)
+
+
+async def test_state_that_is_not_final_answers_for_one_event(tmp_path: Path) -> None:
+    """After a query said *under way*, the next event about the number is queried for itself, without a pause."""
+    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY) as shop:
+        shop.clock.advance(QUARANTINE)
+        shop.say(UNDER_WAY)
+        await shop.told(UNDER_WAY)
+        shop.say(ENDED)
+        event = await shop.told()
+
+        assert ("done", ["processing", "failed"]) == (event.state, shop.heard)
 
 
 async def test_key_with_the_events_own_number_stays(tmp_path: Path) -> None:
