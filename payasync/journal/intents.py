@@ -456,8 +456,10 @@ def sends_about(intent: Intent, place: Intent | None, quarantine: float | None) 
     if intent.operation != CLOSE_ORDER.name:
         return intent.sends
     final = inf if quarantine is None else quarantine
-    is_last = place is None or (intent.last_send - place.last_send).total_seconds() >= final
-    return 1 if place is None or is_last else place.sends
+    if place is None:
+        return 1
+    until = place.lease if place.state == "sending" and place.lease else place.last_send
+    return 1 if (intent.last_send - until).total_seconds() >= final else place.sends
 
 
 def state_of_unsent(intent: Intent) -> State:

@@ -15,6 +15,7 @@ from payasync.journal.drafts import Keep, draft_from_call, named_by, request_fro
 from payasync.journal.intents import (
     BeginResult,
     Intent,
+    Intents,
     State,
     Step,
     key_age,
@@ -46,7 +47,8 @@ FIRST_PAUSE: Final = 0.1
 """Seconds from a write that failed to the next try; each further pause is twice as long."""
 LONGEST_PAUSE: Final = 10.0
 CANCELLED: Final = "cancelled before anything was sent"
-EARLIER: Final = "its order was placed again, and the service may show an earlier close of it"
+EARLIER: Final = "its order was placed again, and the response may be about the order before"
+CLOSE_AGAIN: Final = "close it again after the last place has ended"
 USED: Final = "cancelled after the service said that the number was used before"
 NOT_NOTED: Final = "the journal could not store that the number of intent %(intent_id)d was used before"
 TOO_LATE: Final = "cancelled, or out of time, before anything was sent"
@@ -167,8 +169,8 @@ class Recorder:
             finally:
                 del reply  # which refers to this frame
         state, reason = state_of_response(call, reply)
-        if await self._may_be_of_earlier_place(call, reply, intent):
-            lost = unknown_error(call, EARLIER, reply)
+        if state == "succeeded" and await self._may_be_of_earlier_place(call, reply, intent):
+            lost = unknown_error(call, EARLIER, reply, hint=CLOSE_AGAIN)
             lost.add(used_before=call.progress.used_before)
             await self._settle_error(call, lost, intent)
             _report_unknown(notify, call, EARLIER)
@@ -179,11 +181,17 @@ class Recorder:
     async def _may_be_of_earlier_place(self, call: Call, reply: Reply, close: Intent) -> bool:
         """Return whether "closed" may be about the order that was closed before its number was placed again.
 
-        A query may show that order. A response to the close itself is about it if the last place arrives later.
+        A query may show that order. A response to the close itself is about it if the last place arrives later. If the
+        journal does not say whether there was another place, there may have been one.
         """
         if call.operation != CLOSE_ORDER or close.reference is None:
             return False
-        places = await self._journal.find(PLACE_ORDER.name, close.reference, merchant=close.merchant)
+        finding = self._journal.find(PLACE_ORDER.name, close.reference, merchant=close.merchant)
+        places: Intents | None = None
+        with suppress(StorageError):
+            places = await self._wait_in_time(call, PendingResult.of(finding))
+        if places is None:
+            return True
         quarantine = call.profile.recovery.quarantine
         late = [each for each in places if reply.recovered or each.state in {"sending", "unknown", "manual"}]
         return any(sends_about(close, each, quarantine) > 1 for each in late)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from threading import Event
 from typing import Any, Final
 
@@ -11,11 +11,12 @@ from attrs import evolve
 
 from payasync import CloseOrder, OutcomeUnknownError, PayasyncError, PlaceOrder, Recovery, ServiceError, Session
 from payasync.journal import Journal, Reconciler
+from payasync.profile.schema import Idempotency
 from payasync.settings import Pace
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.inside import until
 from tests.journal.building import Clock
-from tests.journal.service import LOST, QUARANTINE, QUICK, SAYS, Service, said, serving
+from tests.journal.service import ABSENT, LOST, QUARANTINE, QUICK, SAYS, Service, said, serving
 from tests.matrix.cells import session
 
 FAILED: Final = said("REFUND_FAILED")
@@ -131,6 +132,14 @@ def order(state: str, after: Event | None = None) -> Answer:
     return answer(200, json.dumps(facts).encode(), after=after)
 
 
+async def outcome_of(called: Awaitable[Any]) -> Any:
+    """Return the response of a call, or its error."""
+    try:
+        return await called
+    except PayasyncError as error:
+        return error
+
+
 class Orders:
     """An order that is placed, closed, and placed again, at a service whose responses a test chooses."""
 
@@ -143,10 +152,7 @@ class Orders:
 
     async def called(self, request: PlaceOrder | CloseOrder) -> Any:
         """Send a request, and return its response or its error."""
-        try:
-            return await self.pay.send(request)
-        except PayasyncError as error:
-            return error
+        return await outcome_of(self.pay.send(request))
 
     async def reconciled(self, after: float = 0.0) -> dict[str, str]:
         """Let time pass, run the reconciler, and return the states of the intents by their operations."""
@@ -240,6 +246,90 @@ async def test_close_of_the_order_before_is_no_close_of_a_late_place(orders: Ord
     assert "placed again" in str(first)
     assert 3 == orders.received("/payment/closeorder")
     assert {"orders.place": "accepted", "orders.close": "rejected"} == late
+
+
+@pytest.mark.parametrize("closed", [order("PAID"), REFUSED])
+async def test_refusal_of_a_close_beside_a_late_place_counts(orders: Orders, closed: Answer) -> None:
+    """If a close is refused while a second place is in doubt, the refusal is believed: nothing was closed."""
+    orders.says |= {"/payment/unifiedorder": LOST, "/payment/orderquery": ABSENT, "/payment/closeorder": closed}
+    await orders.called(PLACE)
+    await orders.called(CLOSE)
+    (close,) = await orders.store.find("orders.close", NUMBER)
+
+    assert "rejected" == close.state
+
+
+async def test_queued_close_beside_a_late_place_can_be_sent_again(orders: Orders) -> None:
+    """A queued close beside a second place in doubt is sent each time that its worker asks for it."""
+    orders.says |= {"/payment/unifiedorder": LOST, "/payment/orderquery": ABSENT}
+    await orders.called(PLACE)
+    number = await orders.store.add(CLOSE, merchant="M1")
+    sent = [await outcome_of(orders.pay.execute(number)) for _ in range(3)]
+    (close,) = await orders.store.find("orders.close", NUMBER)
+
+    assert [OutcomeUnknownError] * 3 == [type(each) for each in sent]
+    assert (True, 4) == (close.queued, orders.received("/payment/closeorder"))
+
+
+async def test_close_is_sent_again_after_a_late_place_has_ended(orders: Orders) -> None:
+    """If a second place never arrived, a close in doubt is sent again, although no reconciler asked about it."""
+    orders.says |= {"/payment/unifiedorder": LOST, "/payment/orderquery": ABSENT}
+    await orders.called(PLACE)
+    await orders.called(CLOSE)
+    (place,) = await orders.store.find("orders.place", NUMBER)
+    await orders.store.resolve(place.id, as_="rejected", reason="it never arrived")
+    again = await orders.called(CLOSE)
+
+    assert ("closed", 1) == (again.state, again.attempts)
+
+
+async def test_close_beside_a_place_in_flight_is_no_close_of_it(orders: Orders) -> None:
+    """While a second place is being sent, "closed" is of the first order, however long ago that sending began."""
+    after = Event()
+    orders.says |= {"/payment/unifiedorder": order("PENDING", after), "/payment/orderquery": ABSENT}
+    placing = asyncio.create_task(orders.called(PLACE))
+    await until(lambda: orders.received("/payment/unifiedorder") > 1)
+    orders.clock.advance(QUARANTINE + 1)
+    close = await orders.called(CLOSE)
+    after.set()
+    await placing
+
+    assert isinstance(close, OutcomeUnknownError)
+
+
+async def test_close_is_in_doubt_if_the_journal_does_not_say_what_was_placed(orders: Orders) -> None:
+    """If the journal fails after a close, the caller is told that the outcome is unknown, and gets the response."""
+    after = Event()
+    orders.says["/payment/closeorder"] = order("CLOSED", after)
+    await orders.called(PLACE)
+    closing = asyncio.create_task(orders.called(CLOSE))
+    await until(lambda: orders.received("/payment/closeorder") > 1)
+    await orders.store.aclose()
+    after.set()
+    close = await closing
+
+    assert isinstance(close, OutcomeUnknownError)
+    assert close.response is not None
+
+
+async def test_close_that_is_sent_again_has_a_new_key(store: Journal, clock: Clock) -> None:
+    """A close that is sent again beside a late place has a new idempotency key, or it would get the old response."""
+    says = {"/payment/unifiedorder": order("PENDING"), "/payment/closeorder": order("CLOSED")}
+    says["/payment/orderquery"] = order("CLOSED")
+    keyed = evolve(SAYS, idempotency=Idempotency(header="Idempotency-Key", lifetime=86_400))
+    with Recorder(by_path=says) as recorder:
+        async with session(recorder, keyed, journal=store, retry=QUICK) as pay:
+            orders = Orders(says, recorder, pay, store, clock)
+            await orders.called(PLACE)
+            await orders.called(CLOSE)
+            await orders.reconciled(QUARANTINE)
+            says |= {"/payment/unifiedorder": LOST, "/payment/orderquery": ABSENT}
+            await orders.called(PLACE)
+            for _ in range(3):
+                await orders.called(CLOSE)
+    closes = [each for each in recorder.requests if each.path == "/payment/closeorder"]
+
+    assert 4 == len({tuple(each.header("Idempotency-Key")) for each in closes})
 
 
 async def test_place_during_a_close_ends_the_record_of_that_close(orders: Orders, store: Journal) -> None:
