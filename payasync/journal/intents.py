@@ -436,7 +436,9 @@ def state_of_error(call: Call, error: Exception, intent: Intent) -> State:
         return "unknown"
     temporary = isinstance(error, _TEMPORARY)
     if isinstance(error, ServiceError) and not temporary:
-        return "manual" if intent.queued and intent.sent_at is not None else "rejected"
+        # A close moves no money, so that its caller may repeat it.
+        repeated = intent.queued and intent.sent_at is not None and call.operation != CLOSE_ORDER
+        return "manual" if repeated else "rejected"
     # An error of a user's middleware proves nothing.
     unsent = error.sent is False or temporary if isinstance(error, PayasyncError) else not call.progress.begun
     return state_of_unsent(intent) if unsent else "unknown"

@@ -357,7 +357,8 @@ def _send(begun: BeginResult, facts: Mapping[str, Any], key: str | None) -> Tran
     if begun.step is not Step.SEND:
         return begun
     stored = begun.intent
-    if stored.state == "unknown" and stored.idempotency_key is not None:
+    # A service may repeat its response under the old key, and a close of the order before closes nothing.
+    if stored.state == "unknown" and stored.idempotency_key is not None and stored.operation != CLOSE_ORDER.name:
         key, key_sent, key_tick = stored.idempotency_key, stored.key_sent, stored.key_tick
     else:
         key = next_idempotency_key(stored, key)

@@ -259,6 +259,53 @@ async def test_refusal_of_a_close_beside_a_late_place_counts(orders: Orders, clo
     assert "rejected" == close.state
 
 
+async def test_refused_queued_close_beside_a_late_place_can_be_repeated(orders: Orders) -> None:
+    """If a queued close in doubt is sent again and refused, it is rejected, and its caller may send it again."""
+    orders.says |= {"/payment/unifiedorder": LOST, "/payment/orderquery": ABSENT}
+    await orders.called(PLACE)
+    number = await orders.store.add(CLOSE, merchant="M1")
+    await outcome_of(orders.pay.execute(number))
+    orders.says["/payment/closeorder"] = REFUSED
+    await outcome_of(orders.pay.execute(number))
+    (close,) = await orders.store.find("orders.close", NUMBER)
+
+    assert "rejected" == close.state
+
+
+async def test_close_is_of_no_place_that_ended_after_it_began(orders: Orders) -> None:
+    """If a second place ends while a close is in flight, "closed" may be of the first order: the close is in doubt."""
+    placed, closed = Event(), Event()
+    orders.says |= {"/payment/unifiedorder": order("PENDING", placed), "/payment/closeorder": order("CLOSED", closed)}
+    placing = asyncio.create_task(orders.called(PLACE))
+    await until(lambda: orders.received("/payment/unifiedorder") > 1)
+    closing = asyncio.create_task(orders.called(CLOSE))
+    await until(lambda: orders.received("/payment/closeorder") > 1)
+    orders.clock.advance(1)
+    placed.set()
+    await placing
+    closed.set()
+
+    assert isinstance(await closing, OutcomeUnknownError)
+
+
+async def test_reconciler_sends_a_close_again_under_a_new_key(store: Journal, clock: Clock) -> None:
+    """A queued close that the reconciler sends again has a new idempotency key, too."""
+    says = {"/payment/unifiedorder": order("PENDING"), "/payment/closeorder": LOST}
+    says["/payment/orderquery"] = order("PENDING")
+    keyed = evolve(SAYS, idempotency=Idempotency(header="Idempotency-Key", lifetime=86_400))
+    with Recorder(by_path=says) as recorder:
+        async with session(recorder, keyed, journal=store, retry=QUICK) as pay:
+            orders = Orders(says, recorder, pay, store, clock)
+            await orders.called(PLACE)
+            await outcome_of(pay.execute(await store.add(CLOSE, merchant="M1")))
+            first = orders.received("/payment/closeorder")
+            await orders.reconciled(QUARANTINE + 1)
+    keys = [tuple(each.header("Idempotency-Key")) for each in recorder.requests if each.path == "/payment/closeorder"]
+
+    assert set(keys[:first]).isdisjoint(keys[first:])
+    assert first < len(keys)
+
+
 async def test_queued_close_beside_a_late_place_can_be_sent_again(orders: Orders) -> None:
     """A queued close beside a second place in doubt is sent each time that its worker asks for it."""
     orders.says |= {"/payment/unifiedorder": LOST, "/payment/orderquery": ABSENT}
