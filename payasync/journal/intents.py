@@ -177,7 +177,8 @@ class Intent(Draft):
     @property
     def last_send(self) -> datetime:
         """The end of the last send, or a later moment."""
-        return max(self.updated, self.sent_at or self.updated)
+        leased = self.lease if self.state == "sending" else None
+        return max(self.updated, self.sent_at or self.updated, leased or self.updated)
 
 
 Intents: TypeAlias = list[Intent]
@@ -458,10 +459,8 @@ def sends_about(intent: Intent, place: Intent | None, quarantine: float | None) 
     if intent.operation != CLOSE_ORDER.name:
         return intent.sends
     final = inf if quarantine is None else quarantine
-    if place is None:
-        return 1
-    until = place.lease if place.state == "sending" and place.lease else place.last_send
-    return 1 if (intent.last_send - until).total_seconds() >= final else place.sends
+    is_last = place is None or (intent.updated - place.last_send).total_seconds() >= final
+    return 1 if place is None or is_last else place.sends
 
 
 def state_of_unsent(intent: Intent) -> State:

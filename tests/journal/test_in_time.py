@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable
+from dataclasses import replace
 from threading import Event
 from typing import Any, Final
 
@@ -394,6 +395,21 @@ async def test_place_during_a_close_ends_the_record_of_that_close(orders: Orders
     (place,) = await store.find("orders.place", NUMBER)
 
     assert ("accepted", [1, 1]) == (place.state, [each.attempts for each in (first, again)])
+
+
+async def test_quarantine_of_a_lost_close_begins_when_a_slow_place_ends(orders: Orders, clock: Clock) -> None:
+    """If a second place ends later than a lost close, "closed" counts after the quarantine since that place."""
+    after = Event()
+    orders.says |= {"/payment/unifiedorder": replace(LOST, after=after), "/payment/closeorder": LOST}
+    placing = asyncio.create_task(orders.called(PLACE))
+    await until(lambda: orders.received("/payment/unifiedorder") > 1)
+    await orders.called(CLOSE)
+    clock.advance(QUARANTINE - 20)
+    after.set()
+    await placing
+    early, late = await orders.reconciled(20), await orders.reconciled(QUARANTINE - 20)
+
+    assert ["unknown", "succeeded"] == [each["orders.close"] for each in (early, late)]
 
 
 async def test_refused_close_stays_refused_after_a_new_place(orders: Orders) -> None:
