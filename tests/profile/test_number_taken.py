@@ -71,6 +71,7 @@ def connect(service: Recorder, toml: str, **settings: Any) -> Session:
 @pytest.mark.parametrize(
     ("toml", "expected"),
     [
+        ("", "merchant"),
         ('status.refund.name = "outRefundNo"', "merchant"),
         ('status.refund.name = "id"', "service"),
         ('status.refund.name = "no"\nfields."refunds.create".out_refund_no = "no"', "merchant"),
@@ -83,7 +84,7 @@ def connect(service: Recorder, toml: str, **settings: Any) -> Session:
     ],
 )
 def test_whose_number_a_query_takes(toml: str, expected: str) -> None:
-    """It is as given; else the merchant's, if the write has the same wire name, or the path names the number."""
+    """It is as given; else the merchant's, if the query has no name yet or that of the write, or the path names it."""
     profile = Profile.from_toml(toml)
     (point,) = [each for each in profile.audit() if each.name == "endpoints.refunds.status.number"]
 
