@@ -204,6 +204,8 @@ ADDRESSES: Final[dict[str, bool]] = {
     "https://@pay.example/p": False,
     "https://pay.example\\@evil.example/p": False,
     "https:\\\\pay.example/p": False,
+    "https://pay.example/\\evil.example": False,
+    "https://käse.example/\\evil.example": False,
     " https://pay.example/p": False,
     "https://pay.example/p\n": False,
     "https://pay.example/a b": False,
