@@ -28,7 +28,7 @@ from payasync.profile.audit import Point
 from payasync.profile.consistency import refused_keys, weak_keys
 from payasync.profile.profile import Profile
 from payasync.profile.readiness import Readiness, inspect_groups, key_of, optional_points
-from payasync.profile.signed_fields import check_answers_covered, proof_paths
+from payasync.profile.signed_fields import check_answers_covered, response_only_paths
 from payasync.profile.wire_names import IDENTIFIER_OF, operation_of
 from payasync.settings import environment_proxy, make_default_tls, others_can_read, parse_base_url
 from payasync.signing.algorithms import MIN_RSA_BITS
@@ -164,7 +164,7 @@ def inspect_credentials(profile: Profile, environ: Mapping[str, str]) -> Iterato
     if (least := getattr(profile.scheme, "min_rsa_bits", MIN_RSA_BITS)) < MIN_RSA_BITS:
         words = f"is {least}: keys of fewer than {MIN_RSA_BITS} bits could be broken. Ask the service for longer ones"
         yield Finding("signature.min_rsa_bits", "warning", words)
-    yield from _inspect_proofs(profile, environ)
+    yield from _inspect_signed_fields(profile, environ)
 
 
 def _inspect_key(variable: str, profile: Profile, keys: Credentials, file: str | None) -> Finding:
@@ -183,13 +183,13 @@ def _inspect_key(variable: str, profile: Profile, keys: Credentials, file: str |
     return Finding(variable, "fine", "set")
 
 
-def _inspect_proofs(profile: Profile, environ: Mapping[str, str]) -> Iterator[Finding]:
+def _inspect_signed_fields(profile: Profile, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Yield why a session or a receiver would refuse the profile: somebody else could write what it believes."""
     try:
         keys = Credentials.from_env({**environ, MERCHANT_ID: "any"})
     except ConfigurationError:  # it is among the findings already
         return
-    of_session = partial(check_answers_covered, profile), partial(proof_paths, profile, keys)
+    of_session = partial(check_answers_covered, profile), partial(response_only_paths, profile, keys)
     for error in list_refusals(*of_session, partial(check_sent_back, profile, keys)):
         yield Finding(str(error.field), "wrong", str(error))
 

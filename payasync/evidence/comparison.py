@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from payasync.wire.call import Call
 
 
-class ValueKind(enum.Enum):
+class _Kind(enum.Enum):
     """How a value in a request and one in a response are compared."""
 
     NUMBER = "number"
@@ -60,18 +60,18 @@ _MERCHANT: Final = "merchantId"
 _AMOUNT: Final = "amount"
 """The name of the total amount in endpoint 1, and in a response about its payment."""
 
-_KINDS: Final[Mapping[str, ValueKind]] = {
-    "out_trade_no": ValueKind.NUMBER,
-    "out_refund_no": ValueKind.NUMBER,
-    "merchant_id": ValueKind.NUMBER,
-    "total_amt": ValueKind.AMOUNT,
-    "refund_amt": ValueKind.AMOUNT,
-    "currency": ValueKind.CURRENCY,
-    _AMOUNT: ValueKind.AMOUNT,
+_KINDS: Final[Mapping[str, _Kind]] = {
+    "out_trade_no": _Kind.NUMBER,
+    "out_refund_no": _Kind.NUMBER,
+    "merchant_id": _Kind.NUMBER,
+    "total_amt": _Kind.AMOUNT,
+    "refund_amt": _Kind.AMOUNT,
+    "currency": _Kind.CURRENCY,
+    _AMOUNT: _Kind.AMOUNT,
 }
 """By argument, how what a request and its response name is compared."""
 
-COMPARED_NAMES: Final = tuple(map(camel_case, _KINDS))
+COMPARED_NAMES: Final = dict.fromkeys(map(camel_case, _KINDS)).keys()
 """What a write may name that a response to it, or to a query about it, is compared with."""
 
 _OF_PAYMENT: Final = frozenset({CREATE_PAYMENT, QUERY_PAYMENT})
@@ -103,7 +103,7 @@ _AMOUNT_OF: Final[Mapping[Operation, str]] = {PLACE_ORDER: "total_amt", CREATE_R
 
 
 @frozen(eq=False)
-class ComparedField:
+class _Field:
     """One thing that a request and its response may both name.
 
     Attributes:
@@ -121,7 +121,7 @@ class ComparedField:
     name: str
     sent_as: str
     path: str
-    kind: ValueKind
+    kind: _Kind
     required: bool = False
     strict: bool = False
     of_success: bool = False
@@ -129,45 +129,61 @@ class ComparedField:
     beside: str = ""
 
 
-class Comparison:
-    """What a response must match of its request.
+def _numbers_first(fields: Iterable[_Field]) -> tuple[_Field, ...]:
+    """Return fields in their order: another number is a stronger objection than another amount."""
+    return tuple(sorted(fields, key=lambda each: each.kind is not _Kind.NUMBER))
 
-    Args:
-        fields: The things that both may name.
+
+def _simple_paths(compared: "Comparison") -> frozenset[str] | None:
+    simple = not compared.must and all("." not in each.path and not each.required for each in compared.fields)
+    return frozenset(compared.paths) if simple else None
+
+
+def _is_renamed(compared: "Comparison") -> bool:
+    sent = (*((each.name, each.sent_as) for each in compared.fields), *compared.uncompared)
+    return any(name != sent_as for name, sent_as in sent)
+
+
+@frozen(eq=False)
+class Comparison:
+    """What a response to a call must match.
+
+    Attributes:
+        fields: The things that the call and its response may both name.
         uncompared: What a call may name besides, with the name that it is sent as: a query may want it.
         major: Responses have amounts in the major unit of their currency.
         must: What each success must hold, by paths in the payload.
-
-    Attributes:
-        fields: Numbers and the merchant come first, because another number is a stronger objection than another amount.
+        response_only: Paths that no request has. A success must hold one of them, unless there are none.
+        merchant: The merchant's number, if the call does not carry it: a response must not name another one.
+        asked: Of a query: what the write that it asks about named, by wire names.
         names: The paths, if all stand at the top of a payload and nothing is required: most payloads have none of them.
         renamed: The service calls one of them, or of the uncompared, otherwise than the document, or nests it.
+        as_sent: The call's own fields can be compared unchanged.
     """
 
-    def __init__(
-        self,
-        fields: Iterable[ComparedField] = (),
-        uncompared: tuple[tuple[str, str], ...] = (),
-        *,
-        major: bool = False,
-        must: Iterable[tuple[str, object]] = (),
-    ) -> None:
-        self.fields: tuple[ComparedField, ...] = tuple(
-            sorted(fields, key=lambda each: each.kind is not ValueKind.NUMBER)
-        )
-        self.uncompared: tuple[tuple[str, str], ...] = uncompared
-        self.major: bool = major
-        self.must: tuple[tuple[str, object], ...] = tuple(must)
-        simple = not self.must and all("." not in each.path and not each.required for each in self.fields)
-        self.names: frozenset[str] | None = frozenset(each.path for each in self.fields) if simple else None
-        sent = (*((each.name, each.sent_as) for each in self.fields), *uncompared)
-        self.renamed: bool = any(name != sent_as for name, sent_as in sent)
+    fields: tuple[_Field, ...] = field(default=(), converter=_numbers_first)
+    uncompared: tuple[tuple[str, str], ...] = ()
+    major: bool = False
+    must: tuple[tuple[str, object], ...] = ()
+    response_only: tuple[str, ...] = ()
+    merchant: str | None = None
+    asked: Mapping[str, object] | None = None
+    names: frozenset[str] | None = field(init=False, default=Factory(_simple_paths, takes_self=True))
+    renamed: bool = field(init=False, default=Factory(_is_renamed, takes_self=True))
+    as_sent: bool = field(
+        init=False, default=Factory(lambda own: not (own.asked or own.merchant or own.renamed), takes_self=True)
+    )
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths in a payload that are compared."""
+        return tuple(each.path for each in self.fields)
 
     def digits(self, fields: Mapping[str, object], data: object) -> tuple[int, ...]:
         """Return how many digits behind the point an amount in a payload may have; several if no currency is known."""
         if not self.major:
             return (0,)
-        paths = (each.path for each in self.fields if each.kind is ValueKind.CURRENCY)
+        paths = (each.path for each in self.fields if each.kind is _Kind.CURRENCY)
         named = (fields.get("currency"), *(at(data, path, None) for path in paths))
         code = next((each for each in named if isinstance(each, str)), None)
         return _DIGITS_OF_MOST if code is None else (digits_of(code),)
@@ -176,28 +192,6 @@ class Comparison:
 def digits_of(currency: str) -> int:
     """Return how many digits of a currency stand behind the point, by ISO 4217."""
     return next((count for count, codes in _DIGITS.items() if currency.upper() in codes.split()), 2)
-
-
-@frozen(eq=False)
-class Expected:
-    """What a response to a call must match.
-
-    Attributes:
-        compared: What the call may name.
-        proofs: Paths in a response of what no request says; a success must hold one of them. Empty: it need not.
-        asked: Of a query: what the write that it asks about named, by wire names.
-        merchant: The merchant's number, if the call does not carry it: a response must not name another one.
-        as_sent: The call's own fields are what it may name, under the names that they are compared by.
-    """
-
-    compared: Comparison
-    proofs: tuple[str, ...] = ()
-    asked: Mapping[str, object] | None = None
-    merchant: str | None = None
-    as_sent: bool = field(
-        init=False,
-        default=Factory(lambda own: not (own.asked or own.merchant or own.compared.renamed), takes_self=True),
-    )
 
 
 class Objection(NamedTuple):
@@ -215,7 +209,7 @@ class Objection(NamedTuple):
 
 def comparison_of(operation: Operation, profile: "Profile") -> Comparison:
     """Return what a response to an operation is compared in."""
-    must = profile.answer.must.items()
+    must = tuple(profile.answer.must.items())
     by_service = operation.name in SOUGHT and number_taken(profile, operation.name) == "service"
     found = [
         each
@@ -231,7 +225,7 @@ def comparison_of(operation: Operation, profile: "Profile") -> Comparison:
         found = [each for each in found if each.name != "totalAmt" or not (unsent or each.path in of_refund)]
     if operation not in OPERATIONS:
         # Nobody knows what amounts mean at an endpoint that the document does not show.
-        return Comparison((each for each in found if each.kind is ValueKind.NUMBER), must=must)
+        return Comparison([each for each in found if each.kind is _Kind.NUMBER], must=must)
     if operation in {UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION}:
         name = wire_name(profile, operation.name, "subscription_id")
         # The path is for the number of a new subscription. A change may be acknowledged without number and state.
@@ -240,7 +234,7 @@ def comparison_of(operation: Operation, profile: "Profile") -> Comparison:
     if by_service:
         name = wire_name(profile, operation.name, operation.reference or "")
         alike = name == wire_name(profile, *SOUGHT[operation.name])
-        found += () if alike else (ComparedField(name, name, name, ValueKind.NUMBER),)
+        found += () if alike else (_Field(name, name, name, _Kind.NUMBER),)
     elif operation == QUERY_REFUND:
         found += _identifier(profile, operation, "out_refund_no", ())
     if operation == QUERY_PAYMENT:
@@ -248,7 +242,7 @@ def comparison_of(operation: Operation, profile: "Profile") -> Comparison:
         own = (profile.answer.payment_id,) if profile.answer.payment_id else ()
         found = [evolve(each, also=own) if each.name == "outTradeNo" else each for each in found]
         found += _identifier(profile, operation, "out_trade_no", own)
-        found += [ComparedField(PAYMENT, PAYMENT, path, ValueKind.NUMBER) for path in own]
+        found += [_Field(PAYMENT, PAYMENT, path, _Kind.NUMBER) for path in own]
     if (number := profile.answer.request_id) and not number.startswith("header:"):
         found = [evolve(each, of_success=join_path(profile.answer.data, each.path) == number) for each in found]
     uncompared = tuple(_uncompared(profile, operation))
@@ -271,7 +265,7 @@ def comparison_of_report(write: Operation, query: Operation, profile: "Profile")
         for each in comparison_of(one, profile).fields
     ]
     places = {"outTradeNo": profile.notification.out_trade_no, "outRefundNo": profile.notification.out_refund_no}
-    found += [ComparedField(name, name, path, ValueKind.NUMBER) for name, path in places.items() if path]
+    found += [_Field(name, name, path, _Kind.NUMBER) for name, path in places.items() if path]
     return Comparison(found, major=profile.answer.amounts == "major")
 
 
@@ -294,38 +288,38 @@ def _path_of(profile: "Profile", argument: str) -> str | None:
     return path
 
 
-def _places(profile: "Profile", operation: Operation, argument: str, name: str) -> Iterable[ComparedField]:
+def _places(profile: "Profile", operation: Operation, argument: str, name: str) -> Iterable[_Field]:
     """Yield where a response may name what a request names; nothing if the profile switches that off."""
-    path, kind = _path_of(profile, argument), _KINDS.get(argument, ValueKind.NUMBER)
+    path, kind = _path_of(profile, argument), _KINDS.get(argument, _Kind.NUMBER)
     named = shown_names(profile, operation.name, argument)
     if path == "" or not named:
         return
     sent_as, places = named[0], (path,) if path else named
-    required = path is not None and not (kind is ValueKind.AMOUNT and operation in _OF_PAYMENT)
+    required = path is not None and not (kind is _Kind.AMOUNT and operation in _OF_PAYMENT)
     signed, above = SignedFields.of_answers(profile) if profile.answer.signed else None, profile.answer.data
     for each in places:
         strict = path is not None or (signed is not None and signed.covers(join_path(above, each)))
-        yield ComparedField(name, sent_as, each, kind, required, strict)
+        yield _Field(name, sent_as, each, kind, required, strict)
     if argument == _AMOUNT:
         # A service may name the amount of a payment as orders do, or as the request does.
         total = wire_name(profile, PLACE_ORDER.name, "total_amt")
         others = dict.fromkeys(each for each in (*named, total) if each not in places)
-        yield from (ComparedField(name, sent_as, each, kind) for each in others)
+        yield from (_Field(name, sent_as, each, kind) for each in others)
 
 
-def _identifier(profile: "Profile", operation: Operation, key: str, own: tuple[str, ...]) -> Iterable[ComparedField]:
+def _identifier(profile: "Profile", operation: Operation, key: str, own: tuple[str, ...]) -> Iterable[_Field]:
     """Yield where a response to endpoint 6 or 7 may name the identifier, if it has a wire name of its own."""
     sent_as = wire_name(profile, operation.name, "identifier")
     if not sent_as or any(wire_name(profile, operation.name, each) == sent_as for each in _KINDS):
         return
-    yield ComparedField(sent_as, sent_as, sent_as, ValueKind.NUMBER)
+    yield _Field(sent_as, sent_as, sent_as, _Kind.NUMBER)
     path: str | None = getattr(profile.answer, key)
     # An order's response may name the merchant's number alone, and be asked for by the service's own.
     if path != "" and (key == "out_refund_no" or path or own):
         # A path that is given must hold the number, whatever stands under the identifier's own name.
         also = own if path else (*own, sent_as)
         for place in (path,) if path else shown_names(profile, operation.name, key):
-            yield ComparedField(sent_as, sent_as, place, ValueKind.NUMBER, required=path is not None, also=also)
+            yield _Field(sent_as, sent_as, place, _Kind.NUMBER, required=path is not None, also=also)
 
 
 def compared_fields(fields: Mapping[str, object]) -> dict[str, object]:
@@ -339,7 +333,7 @@ def compared_fields(fields: Mapping[str, object]) -> dict[str, object]:
 
 def by_document_names(call: "Call") -> Mapping[str, object]:
     """Return what a call names of what can be compared, by the document's wire names; others may be among them."""
-    compared, fields = call.expected.compared, call.fields
+    compared, fields = call.comparison, call.fields
     if not compared.renamed:
         return fields
     found = {each.name: at(fields, each.sent_as) for each in compared.fields}
@@ -369,7 +363,7 @@ def mismatch(
         theirs = at(data, each.path, None)
         if theirs is None and not (each.required or each.also):
             continue
-        counts = success or (each.kind is ValueKind.NUMBER and not each.of_success and not _is_missing(theirs))
+        counts = success or (each.kind is _Kind.NUMBER and not each.of_success and not _is_missing(theirs))
         same = theirs == mine and type(theirs) is type(mine) and not comparison.major
         if counts and not same and (found := _mismatch(each, theirs, data, comparison, fields)):
             return found
@@ -388,7 +382,7 @@ def _breach(must: Iterable[tuple[str, object]], data: object, *, success: bool) 
 
 
 def _mismatch(
-    each: ComparedField, theirs: object, data: object, comparison: Comparison, fields: Mapping[str, object]
+    each: _Field, theirs: object, data: object, comparison: Comparison, fields: Mapping[str, object]
 ) -> Objection | None:
     mine = fields[each.name]
     if any(_stands_at(data, path, mine) for path in each.also):
@@ -404,9 +398,9 @@ def _mismatch(
     if each.name == _MERCHANT:
         words += "; answer.merchant_id in the profile says where a response names yours"
     other, unit = ((0,), "as sent") if comparison.major else (_DIGITS_OF_MOST, "major")
-    if each.kind is ValueKind.AMOUNT and type(mine) is int and _fits(mine, theirs, other):
+    if each.kind is _Kind.AMOUNT and type(mine) is int and _fits(mine, theirs, other):
         words += f'; it would fit with answer.amounts = "{unit}" in the profile'
-    return Objection(words, about_another=each.kind is ValueKind.NUMBER)
+    return Objection(words, about_another=each.kind is _Kind.NUMBER)
 
 
 def _is_missing(theirs: object) -> bool:
@@ -418,12 +412,12 @@ def _stands_at(data: object, path: str, mine: object) -> bool:
     return found is not None and not _is_another(mine, found)
 
 
-def _differs(each: ComparedField, mine: object, theirs: object, digits: tuple[int, ...]) -> bool:
+def _differs(each: _Field, mine: object, theirs: object, digits: tuple[int, ...]) -> bool:
     """Return whether two values differ, however they are written."""
-    if each.kind is ValueKind.AMOUNT:
+    if each.kind is _Kind.AMOUNT:
         fits = _fits(mine, theirs, digits) if type(mine) is int else True
         return each.strict if fits is None else not fits
-    if each.kind is ValueKind.CURRENCY:
+    if each.kind is _Kind.CURRENCY:
         return isinstance(mine, str) and isinstance(theirs, str) and theirs.casefold() != mine.casefold()
     return _is_another(mine, theirs)
 
@@ -538,7 +532,7 @@ def names_only_the_number(query: "Call", data: object) -> bool:
     What exists has an amount, a state, an address or a number of the service's. A payload that names another thing may
     have been signed for that thing.
     """
-    profile, comparison = query.profile, query.expected.compared
+    profile, comparison = query.profile, query.comparison
     shape, number = profile.answer, query.layout.names.get(query.operation.reference or "")
     fields = fields_to_match(query)
     if not any(each.sent_as == number and _names(each, fields, comparison, data) for each in comparison.fields):
@@ -554,28 +548,28 @@ def names_only_the_number(query: "Call", data: object) -> bool:
 
 def fields_to_match(call: "Call") -> Mapping[str, object]:
     """Return what a response must match: the call's fields, those of the write that it asks about, and the merchant."""
-    expected, sent = call.expected, by_document_names(call)
-    merchant = {_MERCHANT: expected.merchant} if expected.merchant else {}
-    return {**merchant, **sent, **(expected.asked or {})}
+    compared, sent = call.comparison, by_document_names(call)
+    merchant = {_MERCHANT: compared.merchant} if compared.merchant else {}
+    return {**merchant, **sent, **(compared.asked or {})}
 
 
 def names_the_same(call: "Call", path: str, value: str) -> bool:
     """Return whether a request has a value that is compared with this path of the payload, and this text matches it."""
-    fields, compared = fields_to_match(call), call.expected.compared.fields
-    mine = [(each, fields[each.name]) for each in compared if each.path == path and each.name in fields]
-    digits = call.expected.compared.digits(fields, None)
+    fields, compared = fields_to_match(call), call.comparison
+    mine = [(each, fields[each.name]) for each in compared.fields if each.path == path and each.name in fields]
+    digits = compared.digits(fields, None)
     return bool(mine) and not any(sent is None or _differs(each, sent, value, digits) for each, sent in mine)
 
 
-def _names(each: ComparedField, fields: Mapping[str, object], comparison: Comparison, data: object) -> bool:
+def _names(each: _Field, fields: Mapping[str, object], comparison: Comparison, data: object) -> bool:
     """Return whether a payload names what a request names, with the same value."""
     theirs, digits = at(data, each.path, None), comparison.digits(fields, data)
     return each.name in fields and not _is_missing(theirs) and not _differs(each, fields[each.name], theirs, digits)
 
 
-def is_sent_back(proofs: tuple[str, ...], document: object) -> bool:
+def is_sent_back(response_only: tuple[str, ...], document: object) -> bool:
     """Return whether a verified success may be a request that was sent back: it says nothing that no request says."""
-    return bool(proofs) and not any(_is_said(at(document, path)) for path in proofs)
+    return bool(response_only) and not any(_is_said(at(document, path)) for path in response_only)
 
 
 def _is_said(value: Any) -> bool:

@@ -110,7 +110,7 @@ def draft_from_call(call: Call, merchant: str, keep: Keep | None) -> Draft:
         arguments = {argument: value for argument, value in found.items() if value is not ABSENT}
     else:
         arguments = {argument: sent[field] for argument, field in wanted if field in sent}
-    if unsent := call.expected.asked:
+    if unsent := call.comparison.asked:
         named = ((argument, camel_case(argument)) for argument in COUNTED[name])
         arguments |= {argument: unsent[field] for argument, field in named if field in unsent}
     counted: Mapping[str, Any] = arguments
@@ -129,7 +129,7 @@ def draft_from_call(call: Call, merchant: str, keep: Keep | None) -> Draft:
         # The amounts were validated with the request.
         "request": _without_customer(arguments) if keep is None else _apply_keep(keep, name, arguments),
         "queued": False,
-        "named": beyond_arguments(call),
+        "named": named_by(call),
         "idempotency_key": call.idempotency_key or None,
     }
     return from_attributes(Draft, attributes)
@@ -141,20 +141,16 @@ def _counted_names(layout: Layout, operation: str) -> tuple[tuple[str, str], ...
     return tuple((each, layout.names[each]) for each in COUNTED.get(operation, ()) if each in layout.names)
 
 
-def beyond_arguments(call: Call) -> dict[str, object]:
+def named_by(call: Call) -> dict[str, object]:
     """Return the values that responses are compared with and that are no arguments, by wire names.
 
     They are the merchant, if it is sent, and numbers, amounts and currencies from the profile's constants or `extra`.
     """
     if call.operation.name not in ARGUMENTS:  # no response is about an endpoint that the document does not show
         return {}
-    named, names = by_document_names(call), _names_beyond(call.layout.document_names)
-    return {name: value for name in names if name in named and isinstance(value := named[name], _COMPARABLE)}
-
-
-@lru_cache(maxsize=64)
-def _names_beyond(arguments: frozenset[str]) -> tuple[str, ...]:
-    return tuple(name for name in COMPARED_NAMES if name not in arguments)
+    named = by_document_names(call)
+    names = sorted(COMPARED_NAMES & named.keys() - call.layout.document_names)
+    return {name: value for name in names if isinstance(value := named[name], _COMPARABLE)}
 
 
 def draft_from_request(request: Request[Response], merchant: str, intent: str | None, keep: Keep) -> Draft:

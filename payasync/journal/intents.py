@@ -358,7 +358,7 @@ def _names_another(draft: Draft, stored: Intent) -> bool:
 
     Of a request that was never sent, only `extra` is known: the constants come with the profile that sends it.
     """
-    mine, theirs = _beyond_arguments(draft), _beyond_arguments(stored)
+    mine, theirs = _named_by(draft), _named_by(stored)
     names = {*mine, *theirs}
     if (draft.named is None) != (stored.named is None):
         names = set(mine if draft.named is None else theirs)
@@ -371,7 +371,7 @@ def _values_differ(name: str, mine: object, theirs: object) -> bool:
     return str(mine).casefold() != str(theirs).casefold() if name == "currency" else str(mine) != str(theirs)
 
 
-def _beyond_arguments(draft: Draft) -> Mapping[str, object]:
+def _named_by(draft: Draft) -> Mapping[str, object]:
     return compared_fields(draft.request.get("extra", {})) if draft.named is None else draft.named
 
 
@@ -436,7 +436,9 @@ def state_of_error(call: Call, error: Exception, intent: Intent) -> State:
         return "unknown"
     temporary = isinstance(error, _TEMPORARY)
     if isinstance(error, ServiceError) and not temporary:
-        return "manual" if intent.queued and intent.sent_at is not None else "rejected"
+        # A close moves no money, so that its caller may repeat it.
+        repeated = intent.queued and intent.sent_at is not None and call.operation != CLOSE_ORDER
+        return "manual" if repeated else "rejected"
     # An error of a user's middleware proves nothing.
     unsent = error.sent is False or temporary if isinstance(error, PayasyncError) else not call.progress.begun
     return state_of_unsent(intent) if unsent else "unknown"
@@ -456,8 +458,10 @@ def sends_about(intent: Intent, place: Intent | None, quarantine: float | None) 
     if intent.operation != CLOSE_ORDER.name:
         return intent.sends
     final = inf if quarantine is None else quarantine
-    is_last = place is None or (intent.last_send - place.last_send).total_seconds() >= final
-    return 1 if place is None or is_last else place.sends
+    if place is None:
+        return 1
+    until = place.lease if place.state == "sending" and place.lease else place.last_send
+    return 1 if (intent.last_send - until).total_seconds() >= final else place.sends
 
 
 def state_of_unsent(intent: Intent) -> State:

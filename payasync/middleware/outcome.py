@@ -208,7 +208,7 @@ def _is_unverified(call: Call, outcome: Outcome, reply: Reply) -> bool:
 
 def is_vouched_for(call: Call, reply: Reply) -> bool:
     """Return whether the service signed a response. A request that was sent back does not count."""
-    return reply.verified is True and not comparison.is_sent_back(call.expected.proofs, reply.document)
+    return reply.verified is True and not comparison.is_sent_back(call.comparison.response_only, reply.document)
 
 
 def objection_to(call: Call, reply: Reply) -> Objection | None:
@@ -232,25 +232,25 @@ def _object_to_refusal(call: Call, outcome: Outcome, reply: Reply) -> Objection 
 
 
 def _object_to_success(call: Call, document: object) -> Objection | None:
-    expected = call.expected
-    if expected.proofs and comparison.is_sent_back(expected.proofs, document):
+    compared = call.comparison
+    if compared.response_only and comparison.is_sent_back(compared.response_only, document):
         return Objection("it may be a request that was sent back: it holds nothing that only a response says")
-    if expected.as_sent and document is not ABSENT and not call.profile.answer.data:  # most responses
-        return comparison.mismatch(call.fields, expected.compared, document)
+    if compared.as_sent and document is not ABSENT and not call.profile.answer.data:  # most responses
+        return comparison.mismatch(call.fields, compared, document)
     return _find_mismatch(call, document, success=True)
 
 
 def _find_mismatch(call: Call, document: object, *, success: bool) -> Objection | None:
     """Return in what a response differs from what is expected. If the envelope is missing, its payload is empty."""
-    expected, path = call.expected, call.profile.answer.data
+    compared, path = call.comparison, call.profile.answer.data
     # A 204 names nothing.
-    fields = {} if document is ABSENT else call.fields if expected.as_sent else comparison.fields_to_match(call)
+    fields = {} if document is ABSENT else call.fields if compared.as_sent else comparison.fields_to_match(call)
     data = at(document, path) if path else document
-    found = comparison.mismatch(fields, expected.compared, data, success=success)
+    found = comparison.mismatch(fields, compared, data, success=success)
     if found or data is not ABSENT:
         return found
     # Another number beside the missing envelope is still another number.
-    return comparison.mismatch(fields, expected.compared, document, success=False)
+    return comparison.mismatch(fields, compared, document, success=False)
 
 
 def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
@@ -262,7 +262,7 @@ def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
     # If codes stand only in failures, a success that was relabelled has none.
     said = not shape.code_optional or not (code is ABSENT or code is None or code == "")
     return not (said and _signs_code(call)) and comparison.may_be_success(
-        call.operation, call.profile, comparison.fields_to_match(call), call.expected.compared, data
+        call.operation, call.profile, comparison.fields_to_match(call), call.comparison, data
     )
 
 
@@ -473,7 +473,9 @@ def advice(call: Call) -> str:
     return f"it may have been done: look for it at the service ({', '.join(marks)}), and do not repeat it{hint}"
 
 
-def unknown_error(call: Call, reason: str, reply: Reply, *, objection: Objection | None = None) -> OutcomeUnknownError:
+def unknown_error(
+    call: Call, reason: str, reply: Reply, *, objection: Objection | None = None, hint: str = QUERY_HINT
+) -> OutcomeUnknownError:
     """Return the error of a write if the response to the query about it leaves the outcome unknown.
 
     Args:
@@ -481,8 +483,9 @@ def unknown_error(call: Call, reason: str, reply: Reply, *, objection: Objection
         reason: Why the response is not enough, or why it is not believed.
         reply: The response to the query.
         objection: Why the response is not believed, if it was recognised.
+        hint: What to do.
     """
-    message = f"{reason}; {QUERY_HINT}"
+    message = f"{reason}; {hint}"
     return OutcomeUnknownError(message, sent=True, reason=reason, objection=objection, **_facts_of(call, reply))
 
 

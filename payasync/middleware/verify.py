@@ -62,7 +62,7 @@ def verify_reply(
         return evolve(reply, verified=False, doubt=refused_field(scheme, signed, place, name))
 
     def names() -> frozenset[str]:
-        paths = [each.path for each in call.expected.compared.fields]
+        paths = call.comparison.paths
         return names_read(call.profile, paths, reply.document)
 
     doubt = hidden_field(scheme, signed, place, name, names, is_expected=partial(names_the_same, call))

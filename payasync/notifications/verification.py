@@ -244,7 +244,7 @@ def check_sent_back(profile: Profile, credentials: Credentials) -> frozenset[str
     """
     if signed_fields.signed_in_notifications(profile) is None or not signed_fields.shares_key(profile, credentials):
         return None
-    service_paths = frozenset(signed_fields.notification_proof_paths(profile))
+    service_paths = frozenset(signed_fields.notification_only_paths(profile))
     if not service_paths:
         raise ConfigurationError(
             "notification.kind, notification.time and answer.*_status name nothing inside the signature that your "
@@ -459,7 +459,7 @@ class BodyVerification(KeyedVerification):
     def _compared(self) -> frozenset[str]:
         """The paths in the payload that payasync compares, under each name that they may have."""
         given = (getattr(self.profile.answer, name) for name in COMPARED)
-        named = (each.path for operation in OPERATIONS for each in comparison_of(operation, self.profile).fields)
+        named = (path for operation in OPERATIONS for path in comparison_of(operation, self.profile).paths)
         return frozenset({*COMPARED_NAMES, *(path for path in given if path), *named})
 
     def _names_read(self, document: object) -> frozenset[str]:

@@ -154,7 +154,7 @@ def check_covered(signed: SignedFields, signature: str, believed: Iterable[tuple
             )
 
 
-def proof_paths(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
+def response_only_paths(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
     """Return the paths that prove a success: it must have one of them, because no request has.
 
     If one key signs requests and verifies responses, a request that is sent back verifies as a response. So a response
@@ -191,7 +191,7 @@ def proof_paths(profile: "Profile", credentials: "Credentials") -> tuple[str, ..
     return found
 
 
-def proof_names(profile: "Profile", credentials: "Credentials") -> frozenset[str]:
+def response_only_names(profile: "Profile", credentials: "Credentials") -> frozenset[str]:
     """Return the fields by which responses and notifications differ from requests. No signed request may have one.
 
     Returns:
@@ -200,9 +200,9 @@ def proof_names(profile: "Profile", credentials: "Credentials") -> frozenset[str
     if not shares_key(profile, credentials):
         return frozenset()
     answers = SignedFields.of_answers(profile)
-    names = answers.names_of(proof_paths(profile, credentials))
+    names = answers.names_of(response_only_paths(profile, credentials))
     if signed := signed_in_notifications(profile):
-        names |= signed.names_of(notification_proof_paths(profile))
+        names |= signed.names_of(notification_only_paths(profile))
     return names
 
 
@@ -263,7 +263,7 @@ def signed_in_notifications(profile: "Profile") -> SignedFields | None:
     return SignedFields("", "") if profile.notification.verification == "header" else notification_coverage(profile)
 
 
-def notification_proof_paths(profile: "Profile") -> tuple[str, ...]:
+def notification_only_paths(profile: "Profile") -> tuple[str, ...]:
     """Return the signed paths of events, times, telling fields and states, which notifications alone have."""
     shape, signed = profile.notification, signed_in_notifications(profile)
     event = shape.kind_path if any(shape.kinds.values()) else ""

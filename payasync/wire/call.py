@@ -15,7 +15,7 @@ import payasync.profile  # noqa: TC001 - `typing.get_type_hints` finds the annot
 from payasync.credentials import Secret
 from payasync.endpoints import Kind, Operation, camel_case
 from payasync.errors import InvalidArgumentError
-from payasync.evidence.comparison import Comparison, Expected
+from payasync.evidence.comparison import Comparison
 from payasync.profile.wire_names import NONCE, SIGN, parameter_of
 from payasync.settings import FRAMING, Timeouts, is_header
 from payasync.strict_json import ABSENT, loads
@@ -210,7 +210,7 @@ class Call:
     attempt: int = 1
     intent: str | None = None
     entry: Entry | None = None
-    expected: Expected = field(default=Expected(Comparison()), eq=False, repr=False)
+    comparison: Comparison = field(default=Comparison(), eq=False, repr=False)
     earlier_sends: int | None = None
     lease: Lease | None = None
     idempotency_key: str = field(default="", repr=False)
@@ -236,7 +236,7 @@ class Call:
         Args:
             asked: Those of the write that a query asks about, or of arguments that are not sent; if any.
         """
-        return self.derived(expected=evolve(self.expected, asked=asked)) if asked else self
+        return self.derived(comparison=evolve(self.comparison, asked=asked)) if asked else self
 
     def with_idempotency_key(self, key: str) -> Self:
         """Return the call with another idempotency key, in the header or the field of the profile."""

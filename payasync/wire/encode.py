@@ -10,15 +10,15 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from attrs import asdict, fields_dict
+from attrs import asdict, evolve, fields_dict
 
 import payasync.profile
 from payasync import signing, strict_json
 from payasync.credentials import Credentials
 from payasync.endpoints import ARGUMENTS, FURTHER, Operation, camel_case
 from payasync.errors import InvalidArgumentError, PayasyncError
-from payasync.evidence.comparison import Expected, comparison_of
-from payasync.profile.signed_fields import proof_names, proof_paths
+from payasync.evidence.comparison import comparison_of
+from payasync.profile.signed_fields import response_only_names, response_only_paths
 from payasync.profile.wire_names import (
     FIRST,
     IDENTIFIER,
@@ -59,7 +59,7 @@ Writer: TypeAlias = Callable[[Request[Response]], dict[str, Any]]
 _ARGUMENT: Final = "is an argument: give it as such"
 _SET: Final = "is set by payasync itself"
 _OWN_KEY: Final = "give a key of the service's own as credentials.service_keys"
-_PROOF: Final = (
+_RESERVED: Final = (
     "no request may say, because a response or a notification is recognised by it: leave it out, or "
     f"{_OWN_KEY} if the service has one"
 )
@@ -141,7 +141,7 @@ def _write_date(profile: "Profile", value: date) -> str:
     raise invalid_argument("start_date", rule, value)
 
 
-def make_proof_check(scheme: "Scheme | None", forbidden: frozenset[str]) -> Callable[[Mapping[str, Any]], None] | None:
+def make_text_check(scheme: "Scheme | None", forbidden: frozenset[str]) -> Callable[[Mapping[str, Any]], None] | None:
     """Return a function that refuses texts that could be read as a field by which the service is recognised.
 
     It looks where the scheme lets the separator and `=` stand.
@@ -217,10 +217,10 @@ class Codec:
         self._is_identifier = re.compile(profile.identifier).fullmatch
         self._accepts_anything = profile.accept == payasync.profile.Accept()
         self._merchant_id = credentials.merchant_id
-        self._proofs = proof_paths(profile, credentials)
-        self._proof_names = proof_names(profile, credentials)
+        self._response_only = response_only_paths(profile, credentials)
+        self._reserved = response_only_names(profile, credentials)
         self._key_name = frozenset(filter(None, [profile.idempotency.field]))
-        self._check_proofs = make_proof_check(profile.scheme, self._proof_names)
+        self._check_texts = make_text_check(profile.scheme, self._reserved)
         constants = (value for table in profile.constants.values() for value in table.values())
         self._nested = any(isinstance(value, dict | list) for value in constants)
         self._writers: dict[Kind, Writer] = {} if writers is None else writers
@@ -324,8 +324,8 @@ class Codec:
         for name, value in blank.fields.items():  # in place: a dict of all would double the cost
             if name not in fields:
                 fields[name] = strict_json.copy_plain(value) if self._nested else value
-        if self._check_proofs and blank.signed:
-            self._check_proofs(fields)
+        if self._check_texts and blank.signed:
+            self._check_texts(fields)
         return fields
 
     def _blank(self, operation: Operation, *, bearer: bool, signed: bool) -> Call:
@@ -340,8 +340,10 @@ class Codec:
             layout=layout_of(profile, operation),
             bearer=bearer,
             signed=signed,
-            expected=Expected(
-                comparison_of(operation, profile), self._proofs, merchant=None if merchant else self._merchant_id
+            comparison=evolve(
+                comparison_of(operation, profile),
+                response_only=self._response_only,
+                merchant=None if merchant else self._merchant_id,
             ),
         )
 
@@ -353,7 +355,7 @@ class Codec:
             ours |= {merchant}
         if not blank.signed:
             return ((ours, _SET),)
-        return (ours | {layout.nonce, layout.signature}, _SET), (self._proof_names, _PROOF)
+        return (ours | {layout.nonce, layout.signature}, _SET), (self._reserved, _RESERVED)
 
     def _make_template(self, kind: Kind) -> Template:
         profile, name = self._profile, kind.operation.name

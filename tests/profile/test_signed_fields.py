@@ -26,7 +26,7 @@ from payasync import (
     SortedPairs,
 )
 from payasync.profile.signed_fields import SignedFields
-from payasync.wire.encode import make_proof_check
+from payasync.wire.encode import make_text_check
 from tests.foreign import signatures
 from tests.foreign.recorder import Recorder, answer
 from tests.profile.refusal import refusal
@@ -287,7 +287,7 @@ async def test_text_that_could_be_split_into_it(given: dict[str, Any]) -> None:
 def test_nested_value_is_searched_as_it_is_signed() -> None:
     """A nested value is searched in its signed form, compact JSON, whatever the separator is."""
     scheme = SortedPairs(separator=',"', nested="json", allow_delimiters=("memo",))
-    check = make_proof_check(scheme, frozenset({"state"}))
+    check = make_text_check(scheme, frozenset({"state"}))
     assert check
 
     check({"memo": ["a", "status=1"]})
