@@ -17,7 +17,7 @@ from payasync.settings import Pace
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.inside import until
 from tests.journal.building import Clock
-from tests.journal.service import ABSENT, LOST, QUARANTINE, QUICK, SAYS, Service, said, serving
+from tests.journal.service import ABSENT, LOST, MINE, QUARANTINE, QUICK, SAYS, Service, said, serving
 from tests.matrix.cells import session
 
 FAILED: Final = said("REFUND_FAILED")
@@ -120,6 +120,18 @@ async def test_cached_absence_is_not_final(store: Journal, clock: Clock, age: in
         found = await service.reconciled(QUARANTINE + 5)
 
     assert (state, age > 0) == (found.state, f"from a cache, {age} s old" in found.reason)
+
+
+@pytest.mark.parametrize(("age", "state"), [(60, "rejected"), (70, "unknown")])
+async def test_cached_end_is_of_an_earlier_moment(store: Journal, clock: Clock, age: int, state: str) -> None:
+    """A "failed" out of a cache counts only if the service said it after the send."""
+    document = json.dumps({"code": "SBX_OK", "status": "SBX_REFUND_FAILED", **MINE}).encode()
+    async with serving(store, clock, LOST) as service:
+        await service.called()
+        service.say(query=answer(200, document, ("Age", str(age))))
+        found = await service.reconciled(QUARANTINE + 5)
+
+    assert state == found.state
 
 
 NUMBER: Final = "T1"
