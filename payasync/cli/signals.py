@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from types import FrameType
@@ -40,6 +41,10 @@ def stopped_by_signals(last_word: Callable[[], bool] | None = None) -> asyncio.E
         else:
             loop.call_soon_threadsafe(end, number)
 
+    # Only the main thread calls `handle`. The kernel may interrupt another thread, or this one immediately before the
+    # loop waits. asyncio lets all signals wake the loop when it handles one: nobody sends SIGURG, which has no effect.
+    if sys.platform != "win32":  # whose loops do so by themselves
+        loop.add_signal_handler(signal.SIGURG, bool)
     for each in heeded:
         signal.signal(each, handle)
     return stop

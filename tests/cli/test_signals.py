@@ -2,6 +2,9 @@
 
 import asyncio
 import signal
+import subprocess
+import sys
+from typing import Final
 
 import pytest
 
@@ -45,3 +48,35 @@ async def test_ignored_signal_stays_ignored() -> None:
     await asyncio.wait_for(stop.wait(), 5)
 
     assert [signal.SIG_IGN, signal.SIG_DFL] == [signal.getsignal(number) for number in SIGNALS]
+
+
+WHILE_IT_WAITS: Final = """
+import asyncio, signal, sys, threading
+from payasync.cli.signals import stopped_by_signals
+
+waits = threading.Event()
+
+def interrupt():
+    waits.wait()
+    signal.pthread_kill(threading.get_ident(), {number})
+
+async def main():
+    stop = stopped_by_signals()
+    asyncio.get_running_loop().call_soon(waits.set)
+    await stop.wait()
+    print("stopped")
+
+threading.Thread(target=interrupt, daemon=True).start()
+sys.setswitchinterval(60)  # the thread goes on only when the loop waits: then Python has looked for signals
+asyncio.run(main())
+"""
+"""A loop that waits for a signal alone, and a signal that interrupts another thread meanwhile."""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_signal_wakes_a_loop_that_waits(number: signal.Signals) -> None:
+    """A signal wakes the event loop, also if the kernel gives it to another thread after Python's last look for one."""
+    program = WHILE_IT_WAITS.format(number=int(number))
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+
+    assert ("stopped\n", "") == (ended.stdout, ended.stderr)
