@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -51,6 +51,7 @@ CODED: Final = Profile(
     codes=ResultCodes(not_executed=("NO",)),
     refund_status=Parameter("outRefundNo"),
 )
+LIVE: Final = evolve(CODED, answer=evolve(CODED.answer, must={"live": True}))
 SIGNED: Final = Profile(
     signature=SCHEME,
     answer=AnswerShape(signature="sign", refund_status="state"),
@@ -60,6 +61,7 @@ PLACES: Final[dict[str, tuple[Profile, int, Callable[[str], object]]]] = {
     "message in doubt": (CODED, 503, lambda text: {"code": "BUSY", "why": text}),
     "code": (CODED, 418, lambda text: {"code": text}),
     "value": (CODED, 200, lambda text: {"code": "OK", "outRefundNo": text}),
+    "value of must": (LIVE, 200, lambda text: {"code": "OK", "live": text}),
     "name": (SIGNED, 200, lambda text: {text: 1.5, "sign": "00"}),
 }
 """By what a text of the service is, the profile, the status and the document."""
@@ -202,6 +204,8 @@ ADDRESSES: Final[dict[str, bool]] = {
     "https://@pay.example/p": False,
     "https://pay.example\\@evil.example/p": False,
     "https:\\\\pay.example/p": False,
+    "https://pay.example/\\evil.example": False,
+    "https://käse.example/\\evil.example": False,
     " https://pay.example/p": False,
     "https://pay.example/p\n": False,
     "https://pay.example/a b": False,

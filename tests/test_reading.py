@@ -105,6 +105,7 @@ UNUSABLE: Final = {
     "twice": (packed(gzip.compress(gzip.compress(BODY)), "gzip, gzip"), "compressed"),
     "no gzip": (packed(BODY), "compressed"),
     "gzip, cut": (packed(gzip.compress(BODY)[:-9]), "compressed"),
+    "gzip, no deflate": (packed(gzip.compress(BODY)[:10] + b"\xff" * 30), "compressed"),
     "gzip, damaged": (packed(gzip.compress(BODY)[:-8] + b"\0" * 8), "compressed"),
 }
 """Responses with status 200 that say nothing, and what the errors say of them."""

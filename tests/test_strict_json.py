@@ -134,6 +134,12 @@ def test_halves_of_surrogate_pairs(text: str) -> None:
     assert [[{whole: whole}, 2**64]] * 2 == [loads(raw), loads_exact(raw)]
 
 
+@pytest.mark.parametrize("half", [b"\\uD83D", b"\\uDE00", b"\\uDb7f", b"\\udC00"])
+def test_half_of_a_surrogate_pair_in_capitals(half: bytes) -> None:
+    """The digits of an escape may be capitals."""
+    assert ["\ufffd"] == loads(b'["%b"]' % half) == loads_exact(b'["%b"]' % half)
+
+
 @pytest.mark.parametrize("raw", [b"\xef\xbb\xbf{}", b'["\\ud83d"]'])
 def test_what_was_not_received_is_not_mended(raw: bytes) -> None:
     """What a user typed, or what the sandbox is asked, must have no byte order mark and no half surrogate pair."""

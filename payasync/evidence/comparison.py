@@ -167,7 +167,7 @@ class Comparison:
         asked: Of a query: what the write that it asks about named, by wire names.
         names: The paths, if all stand at the top of a payload and nothing is required: most payloads have none of them.
         renamed: The service calls one of them, or of the uncompared, otherwise than the document, or nests it.
-        as_sent: The call's own fields are what it may name, under the names that they are compared by.
+        as_sent: The call's own fields can be compared unchanged.
     """
 
     fields: tuple[_Field, ...] = field(default=(), converter=_numbers_first)

@@ -177,7 +177,8 @@ class Intent(Draft):
     @property
     def last_send(self) -> datetime:
         """The end of the last send, or a later moment."""
-        return max(self.updated, self.sent_at or self.updated)
+        leased = self.lease if self.state == "sending" else None
+        return max(self.updated, self.sent_at or self.updated, leased or self.updated)
 
 
 Intents: TypeAlias = list[Intent]
@@ -436,7 +437,9 @@ def state_of_error(call: Call, error: Exception, intent: Intent) -> State:
         return "unknown"
     temporary = isinstance(error, _TEMPORARY)
     if isinstance(error, ServiceError) and not temporary:
-        return "manual" if intent.queued and intent.sent_at is not None else "rejected"
+        # A close moves no money, so that its caller may repeat it.
+        repeated = intent.queued and intent.sent_at is not None and call.operation != CLOSE_ORDER
+        return "manual" if repeated else "rejected"
     # An error of a user's middleware proves nothing.
     unsent = error.sent is False or temporary if isinstance(error, PayasyncError) else not call.progress.begun
     return state_of_unsent(intent) if unsent else "unknown"
@@ -456,7 +459,7 @@ def sends_about(intent: Intent, place: Intent | None, quarantine: float | None) 
     if intent.operation != CLOSE_ORDER.name:
         return intent.sends
     final = inf if quarantine is None else quarantine
-    is_last = place is None or (intent.last_send - place.last_send).total_seconds() >= final
+    is_last = place is None or (intent.updated - place.last_send).total_seconds() >= final
     return 1 if place is None or is_last else place.sends
 
 

@@ -15,6 +15,7 @@ from payasync.journal.drafts import Keep, draft_from_call, named_by, request_fro
 from payasync.journal.intents import (
     BeginResult,
     Intent,
+    Intents,
     State,
     Step,
     key_age,
@@ -27,7 +28,7 @@ from payasync.journal.redaction import redact_text
 from payasync.journal.replay import TAKEN_OVER, lost_lease_error, recorded_reply, refusal_error
 from payasync.middleware.chain import GRACE, out_of_time
 from payasync.middleware.observe import Event, Unknown, log
-from payasync.middleware.outcome import Recourse, recourse, unknown_error
+from payasync.middleware.outcome import QUERY_HINT, Recourse, recourse, unknown_error
 from payasync.storage.pending import PendingResult
 from payasync.transport.deadlines import Deadlines
 from payasync.wire.call import Call, Layer, Lease, Reply, Send
@@ -46,7 +47,9 @@ FIRST_PAUSE: Final = 0.1
 """Seconds from a write that failed to the next try; each further pause is twice as long."""
 LONGEST_PAUSE: Final = 10.0
 CANCELLED: Final = "cancelled before anything was sent"
-EARLIER: Final = "its order was placed again, and the service may show an earlier close of it"
+EARLIER: Final = "its order was placed again, and the response may be about the order before"
+CLOSE_AGAIN: Final = "close it again as soon as the outcome of the last place is known"
+NOT_READ: Final = "the journal did not say whether its order was placed more than once"
 USED: Final = "cancelled after the service said that the number was used before"
 NOT_NOTED: Final = "the journal could not store that the number of intent %(intent_id)d was used before"
 TOO_LATE: Final = "cancelled, or out of time, before anything was sent"
@@ -167,26 +170,33 @@ class Recorder:
             finally:
                 del reply  # which refers to this frame
         state, reason = state_of_response(call, reply)
-        if await self._may_be_of_earlier_place(call, reply, intent):
-            lost = unknown_error(call, EARLIER, reply)
+        if state == "succeeded" and (why := await self._doubt_about_close(call, reply, intent)):
+            lost = unknown_error(call, why, reply, hint=CLOSE_AGAIN if why == EARLIER else QUERY_HINT)
             lost.add(used_before=call.progress.used_before)
             await self._settle_error(call, lost, intent)
-            _report_unknown(notify, call, EARLIER)
+            _report_unknown(notify, call, why)
             raise lost
         await self._settle_in_time(call, intent, state, outcome=self._journal.outcome(call, reply), reason=reason)
         return reply
 
-    async def _may_be_of_earlier_place(self, call: Call, reply: Reply, close: Intent) -> bool:
-        """Return whether "closed" may be about the order that was closed before its number was placed again.
+    async def _doubt_about_close(self, call: Call, reply: Reply, close: Intent) -> str:
+        """Return why "closed" may be about the order that was closed before its number was placed again.
 
-        A query may show that order. A response to the close itself is about it if the last place arrives later.
+        A query may show that order. A response to the close itself is about it if the last place arrives later, or has
+        ended since the close began.
         """
         if call.operation != CLOSE_ORDER or close.reference is None:
-            return False
-        places = await self._journal.find(PLACE_ORDER.name, close.reference, merchant=close.merchant)
+            return ""
+        finding = self._journal.find(PLACE_ORDER.name, close.reference, merchant=close.merchant)
+        places: Intents | None = None
+        with suppress(PayasyncError):
+            places = await self._wait_in_time(call, PendingResult.of(finding))
+        if places is None:
+            return NOT_READ
         quarantine = call.profile.recovery.quarantine
-        late = [each for each in places if reply.recovered or each.state in {"sending", "unknown", "manual"}]
-        return any(sends_about(close, each, quarantine) > 1 for each in late)
+        in_doubt = {"sending", "unknown", "manual"}
+        late = [each for each in places if reply.recovered or each.state in in_doubt or each.last_send > close.updated]
+        return EARLIER if any(sends_about(close, each, quarantine) > 1 for each in late) else ""
 
     async def _settle_failed(
         self, call: Call, error: Exception, intent: Intent, lease: Lease, notify: Notify | None

@@ -333,30 +333,33 @@ def _recheck_close(begun: BeginResult, now: datetime) -> Transaction[BeginResult
     close = begun.intent
     if begun.step not in {Step.ANSWER, Step.ASK} or close.operation != CLOSE_ORDER.name or close.damaged:
         return begun
-    place = None if close.state == "manual" else (yield from _place_of(close))
-    if place is None or place.sends < 2 or place.state in {"new", "rejected"}:  # noqa: PLR2004 - twice
+    place, closed = (yield from _place_of(close)), {"rejected"} if begun.step is Step.ANSWER else set[State]()
+    if close.state == "manual" or place is None or place.sends < 2 or place.state in {"new", *closed}:  # noqa: PLR2004 - twice
         return begun
-    yield from _end_close(place, now)
-    return BeginResult(Step.SEND, close)
+    ended = yield from _end_close(place, now, queued=close.queued)
+    return next((BeginResult(Step.SEND, each) for each in ended if each.id == close.id), begun)
 
 
-def _end_close(placed: Intent, now: datetime) -> Transaction[None]:
-    """Reject the recorded close of an order that is placed again: the next close is sent."""
+def _end_close(placed: Intent, now: datetime, *, queued: bool = False) -> Transaction[Intents]:
+    """Reject the recorded close of an order that is placed again: the next close is sent, under a new key."""
+    ended: Intents = []
     for each in (
         yield from find_intents(
             SQL["find"], values_to_find(CLOSE_ORDER.name, placed.reference or "", placed.merchant), FOR_UPDATE
         )
     ):
         if each.state in {"sending", "succeeded", *ASKED_STATES}:
-            values = {"id": each.id, "state": "rejected", "reason": PLACED_AGAIN, "now": now, "queued": False}
-            yield from find_intents(SQL["resolve"], values)
+            values = {"id": each.id, "state": "rejected", "reason": PLACED_AGAIN, "now": now, "queued": queued}
+            ended += yield from find_intents(SQL["resolve"], values)
+    return ended
 
 
 def _send(begun: BeginResult, facts: Mapping[str, Any], key: str | None) -> Transaction[BeginResult]:
     if begun.step is not Step.SEND:
         return begun
     stored = begun.intent
-    if stored.state == "unknown" and stored.idempotency_key is not None:
+    # A service may repeat its response under the old key, and a close of the order before closes nothing.
+    if stored.state == "unknown" and stored.idempotency_key is not None and stored.operation != CLOSE_ORDER.name:
         key, key_sent, key_tick = stored.idempotency_key, stored.key_sent, stored.key_tick
     else:
         key = next_idempotency_key(stored, key)

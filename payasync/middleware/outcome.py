@@ -473,7 +473,9 @@ def advice(call: Call) -> str:
     return f"it may have been done: look for it at the service ({', '.join(marks)}), and do not repeat it{hint}"
 
 
-def unknown_error(call: Call, reason: str, reply: Reply, *, objection: Objection | None = None) -> OutcomeUnknownError:
+def unknown_error(
+    call: Call, reason: str, reply: Reply, *, objection: Objection | None = None, hint: str = QUERY_HINT
+) -> OutcomeUnknownError:
     """Return the error of a write if the response to the query about it leaves the outcome unknown.
 
     Args:
@@ -481,8 +483,9 @@ def unknown_error(call: Call, reason: str, reply: Reply, *, objection: Objection
         reason: Why the response is not enough, or why it is not believed.
         reply: The response to the query.
         objection: Why the response is not believed, if it was recognised.
+        hint: What to do.
     """
-    message = f"{reason}; {QUERY_HINT}"
+    message = f"{reason}; {hint}"
     return OutcomeUnknownError(message, sent=True, reason=reason, objection=objection, **_facts_of(call, reply))
 
 

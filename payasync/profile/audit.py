@@ -128,7 +128,7 @@ def _number_points(profile: "Profile") -> Iterator[Point]:
 
 
 def _constant_points(profile: "Profile") -> Iterator[Point]:
-    """Yield each query that lacks a time, so that a cache could repeat an earlier response, and what is no time."""
+    """Yield each query that a cache could repeat, because it lacks a time, and each constant with an unknown name."""
     for operation, key, why in unfilled(profile.constants):
         yield Point(key, "assumed", ALL if operation == "*" else (operation,), why, why)
     means = (

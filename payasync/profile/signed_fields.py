@@ -191,7 +191,7 @@ def response_only_paths(profile: "Profile", credentials: "Credentials") -> tuple
     return found
 
 
-def reserved_names(profile: "Profile", credentials: "Credentials") -> frozenset[str]:
+def response_only_names(profile: "Profile", credentials: "Credentials") -> frozenset[str]:
     """Return the fields by which responses and notifications differ from requests. No signed request may have one.
 
     Returns:

@@ -132,8 +132,8 @@ def write_time(seconds: int) -> str:
 
 TIMES: Final = re.compile(r"\{(timestamp|milliseconds)\}")
 """What a constant of the profile may hold for the time of an attempt."""
-_BRACED: Final = re.compile(r"\{ *[\w.-]{1,64} *\}")
-"""A name in braces, and no JSON. Spaces beside the name are a slip."""
+_BRACED: Final = re.compile(r"\{ *[A-Za-z_][A-Za-z_.-]{0,63} *\}")
+"""A name in braces, and neither JSON nor a number of any kind. Spaces beside the name are a slip."""
 
 
 def fill_times(text: str, now: float) -> str:

@@ -18,7 +18,7 @@ from payasync.credentials import Credentials
 from payasync.endpoints import ARGUMENTS, FURTHER, Operation, camel_case
 from payasync.errors import InvalidArgumentError, PayasyncError
 from payasync.evidence.comparison import comparison_of
-from payasync.profile.signed_fields import reserved_names, response_only_paths
+from payasync.profile.signed_fields import response_only_names, response_only_paths
 from payasync.profile.wire_names import (
     FIRST,
     IDENTIFIER,
@@ -218,7 +218,7 @@ class Codec:
         self._accepts_anything = profile.accept == payasync.profile.Accept()
         self._merchant_id = credentials.merchant_id
         self._response_only = response_only_paths(profile, credentials)
-        self._reserved = reserved_names(profile, credentials)
+        self._reserved = response_only_names(profile, credentials)
         self._key_name = frozenset(filter(None, [profile.idempotency.field]))
         self._check_texts = make_text_check(profile.scheme, self._reserved)
         constants = (value for table in profile.constants.values() for value in table.values())

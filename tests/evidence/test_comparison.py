@@ -139,13 +139,27 @@ def test_other_amount_stays_so(name: str, theirs: object, shown: str) -> None:
 @pytest.mark.parametrize(
     "theirs", ["-200", "+200", "2,00", "\u0661\u0660\u0660", " 200", "0x1", True, [200], {"value": 200}]
 )
-@pytest.mark.parametrize("path", [None, "refundAmt"], ids=["assumed", "given"])
-def test_what_is_no_amount(theirs: object, path: str | None) -> None:
-    """What is no amount differs at a path that the profile gives, and says nothing at one that it does not."""
-    profile = Profile(answer=AnswerShape(refund_amt=path))
+@pytest.mark.parametrize(
+    ("shape", "same"),
+    [({}, True), ({"refund_amt": "refundAmt"}, False), ({"signature": "sign"}, False)],
+    ids=["assumed", "given", "signed"],
+)
+def test_what_is_no_amount(theirs: object, shape: dict[str, Any], *, same: bool) -> None:
+    """What is no amount differs if it is signed, or at a path that the profile gives, and else says nothing."""
+    profile = Profile(signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"), answer=AnswerShape(**shape))
     comparison = comparison_of(CREATE_REFUND, profile)
 
-    assert (mismatch(SENT, comparison, {"refundAmt": theirs}) is None) == (path is None)
+    assert same is (mismatch(SENT, comparison, {"refundAmt": theirs}) is None)
+
+
+@pytest.mark.parametrize("theirs", [True, 1.0])
+def test_value_of_another_type_is_another(theirs: object) -> None:
+    """A number is a text or an integer, although Python says that 1 equals `True` and 1.0, and `True` is no amount."""
+    given = comparison_of(CREATE_REFUND, Profile(answer=AnswerShape(refund_amt="refundAmt")))
+
+    assert mismatch({"outTradeNo": 1}, MINE, {"outTradeNo": theirs}) is not None
+    assert mismatch({"outTradeNo": str(theirs)}, MINE, {"outTradeNo": theirs}) is not None
+    assert (theirs is True) is (mismatch({"refundAmt": 1}, given, {"refundAmt": theirs}) is not None)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +168,7 @@ def test_what_is_no_amount(theirs: object, path: str | None) -> None:
         ("CAD", 450, ("4.50", "4.5", 4.5, "4.500"), ("450", 450, "4.501", "45.0", 5)),
         ("cad", 900, (9, "9", "9.00", 9.0), ("900", 900)),
         ("JPY", 450, ("450", 450, 450.0, "450.00"), ("4.50", 45000)),
+        ("jpy", 450, ("450",), ("4.50",)),
         ("KWD", 4500, ("4.500", 4.5), ("45.00", 45)),
         (None, 450, ("4.50", "450", "0.450"), ("45.0", "4500")),
     ],
@@ -167,6 +182,23 @@ def test_amounts_in_the_major_unit(
 
     assert [None] * len(same) == [mismatch(fields, comparison, {"refundAmt": each}) for each in same]
     assert all(mismatch(fields, comparison, {"refundAmt": each}) for each in others)
+
+
+def test_currency_of_the_response_if_the_write_has_none() -> None:
+    """If a write has no currency, the digits of an amount in the major unit are those of the response's currency."""
+    comparison = comparison_of(CREATE_REFUND, Profile(answer=AnswerShape(amounts="major")))
+    found = [mismatch({"refundAmt": 450}, comparison, {"refundAmt": each, "currency": "JPY"}) for each in (450, "4.50")]
+
+    assert [True, False] == [each is None for each in found]
+
+
+def test_another_number_comes_before_another_amount() -> None:
+    """If the number and the amount differ, the response is about another payment: a retry may be right."""
+    comparison = comparison_of(QUERY_PAYMENT, Profile(answer=AnswerShape(payment_id="id")))
+    found = mismatch({"amount": 450, PAYMENT: "P1"}, comparison, {"amount": 9, "id": "P2"})
+
+    assert found is not None
+    assert found.about_another
 
 
 def test_request_that_has_no_number() -> None:

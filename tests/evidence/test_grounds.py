@@ -142,3 +142,12 @@ async def test_without_a_journal_an_end_may_be_that_of_an_earlier_call() -> None
     assert (OutcomeUnknownError, "failed") == (type(ended), ended.response.data["state"].lower())
     assert "the refund's state is failed, perhaps of an earlier send" in str(ended)
     assert ("processing", True) == (under_way.state, under_way.recovered)
+
+
+async def test_order_without_a_state_is_not_closed() -> None:
+    """If a query about a close finds the order, and the profile maps no states, the close is unknown."""
+    found = {"/payment/orderquery": answer(200, b'{"code": "OK", "live": true}')}
+    with Recorder([RESET], otherwise=said(Claim.DUPLICATE), by_path=found) as service:
+        async with Session(service.url, credentials=KEYS, profile=SAYS, retry=RetryPolicy(base_delay=0)) as pay:
+            with pytest.raises(OutcomeUnknownError, match="does not say what the order's state means"):
+                await pay.orders.close("T1")

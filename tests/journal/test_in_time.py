@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
+from dataclasses import replace
 from threading import Event
 from typing import Any, Final
 
@@ -11,11 +12,12 @@ from attrs import evolve
 
 from payasync import CloseOrder, OutcomeUnknownError, PayasyncError, PlaceOrder, Recovery, ServiceError, Session
 from payasync.journal import Journal, Reconciler
+from payasync.profile.schema import Idempotency
 from payasync.settings import Pace
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.inside import until
 from tests.journal.building import Clock
-from tests.journal.service import LOST, QUARANTINE, QUICK, SAYS, Service, said, serving
+from tests.journal.service import ABSENT, LOST, MINE, QUARANTINE, QUICK, SAYS, Service, said, serving
 from tests.matrix.cells import session
 
 FAILED: Final = said("REFUND_FAILED")
@@ -120,6 +122,18 @@ async def test_cached_absence_is_not_final(store: Journal, clock: Clock, age: in
     assert (state, age > 0) == (found.state, f"from a cache, {age} s old" in found.reason)
 
 
+@pytest.mark.parametrize(("age", "state"), [(60, "rejected"), (70, "unknown")])
+async def test_cached_end_is_of_an_earlier_moment(store: Journal, clock: Clock, age: int, state: str) -> None:
+    """A "failed" out of a cache counts only if the service said it after the send."""
+    document = json.dumps({"code": "SBX_OK", "status": "SBX_REFUND_FAILED", **MINE}).encode()
+    async with serving(store, clock, LOST) as service:
+        await service.called()
+        service.say(query=answer(200, document, ("Age", str(age))))
+        found = await service.reconciled(QUARANTINE + 5)
+
+    assert state == found.state
+
+
 NUMBER: Final = "T1"
 PLACE: Final = PlaceOrder(out_trade_no=NUMBER, total_amt=450, currency="CAD")
 CLOSE: Final = CloseOrder(out_trade_no=NUMBER)
@@ -129,6 +143,14 @@ def order(state: str, after: Event | None = None) -> Answer:
     """Return a response about the order, which waits for an event if one is given."""
     facts = {"code": "SBX_OK", "status": f"SBX_{state}", "outTradeNo": NUMBER, "totalAmt": 450, "merchantId": "M1"}
     return answer(200, json.dumps(facts).encode(), after=after)
+
+
+async def outcome_of(called: Awaitable[Any]) -> Any:
+    """Return the response of a call, or its error."""
+    try:
+        return await called
+    except PayasyncError as error:
+        return error
 
 
 class Orders:
@@ -143,10 +165,7 @@ class Orders:
 
     async def called(self, request: PlaceOrder | CloseOrder) -> Any:
         """Send a request, and return its response or its error."""
-        try:
-            return await self.pay.send(request)
-        except PayasyncError as error:
-            return error
+        return await outcome_of(self.pay.send(request))
 
     async def reconciled(self, after: float = 0.0) -> dict[str, str]:
         """Let time pass, run the reconciler, and return the states of the intents by their operations."""
@@ -242,6 +261,137 @@ async def test_close_of_the_order_before_is_no_close_of_a_late_place(orders: Ord
     assert {"orders.place": "accepted", "orders.close": "rejected"} == late
 
 
+@pytest.mark.parametrize("closed", [order("PAID"), REFUSED])
+async def test_refusal_of_a_close_beside_a_late_place_counts(orders: Orders, closed: Answer) -> None:
+    """If a close is refused while a second place is in doubt, the refusal is believed: nothing was closed."""
+    orders.says |= {"/payment/unifiedorder": LOST, "/payment/orderquery": ABSENT, "/payment/closeorder": closed}
+    await orders.called(PLACE)
+    await orders.called(CLOSE)
+    (close,) = await orders.store.find("orders.close", NUMBER)
+
+    assert "rejected" == close.state
+
+
+async def test_refused_queued_close_beside_a_late_place_can_be_repeated(orders: Orders) -> None:
+    """If a queued close in doubt is sent again and refused, it is rejected, and its caller may send it again."""
+    orders.says |= {"/payment/unifiedorder": LOST, "/payment/orderquery": ABSENT}
+    await orders.called(PLACE)
+    number = await orders.store.add(CLOSE, merchant="M1")
+    await outcome_of(orders.pay.execute(number))
+    orders.says["/payment/closeorder"] = REFUSED
+    await outcome_of(orders.pay.execute(number))
+    (close,) = await orders.store.find("orders.close", NUMBER)
+
+    assert "rejected" == close.state
+
+
+async def test_close_is_of_no_place_that_ended_after_it_began(orders: Orders) -> None:
+    """If a second place ends while a close is in flight, "closed" may be of the first order: the close is in doubt."""
+    placed, closed = Event(), Event()
+    orders.says |= {"/payment/unifiedorder": order("PENDING", placed), "/payment/closeorder": order("CLOSED", closed)}
+    placing = asyncio.create_task(orders.called(PLACE))
+    await until(lambda: orders.received("/payment/unifiedorder") > 1)
+    closing = asyncio.create_task(orders.called(CLOSE))
+    await until(lambda: orders.received("/payment/closeorder") > 1)
+    orders.clock.advance(1)
+    placed.set()
+    await placing
+    closed.set()
+
+    assert isinstance(await closing, OutcomeUnknownError)
+
+
+async def test_reconciler_sends_a_close_again_under_a_new_key(store: Journal, clock: Clock) -> None:
+    """A queued close that the reconciler sends again has a new idempotency key, too."""
+    says = {"/payment/unifiedorder": order("PENDING"), "/payment/closeorder": LOST}
+    says["/payment/orderquery"] = order("PENDING")
+    keyed = evolve(SAYS, idempotency=Idempotency(header="Idempotency-Key", lifetime=86_400))
+    with Recorder(by_path=says) as recorder:
+        async with session(recorder, keyed, journal=store, retry=QUICK) as pay:
+            orders = Orders(says, recorder, pay, store, clock)
+            await orders.called(PLACE)
+            await outcome_of(pay.execute(await store.add(CLOSE, merchant="M1")))
+            first = orders.received("/payment/closeorder")
+            await orders.reconciled(QUARANTINE + 1)
+    keys = [tuple(each.header("Idempotency-Key")) for each in recorder.requests if each.path == "/payment/closeorder"]
+
+    assert set(keys[:first]).isdisjoint(keys[first:])
+    assert first < len(keys)
+
+
+async def test_queued_close_beside_a_late_place_can_be_sent_again(orders: Orders) -> None:
+    """A queued close beside a second place in doubt is sent each time that its worker asks for it."""
+    orders.says |= {"/payment/unifiedorder": LOST, "/payment/orderquery": ABSENT}
+    await orders.called(PLACE)
+    number = await orders.store.add(CLOSE, merchant="M1")
+    sent = [await outcome_of(orders.pay.execute(number)) for _ in range(3)]
+    (close,) = await orders.store.find("orders.close", NUMBER)
+
+    assert [OutcomeUnknownError] * 3 == [type(each) for each in sent]
+    assert (True, 4) == (close.queued, orders.received("/payment/closeorder"))
+
+
+async def test_close_is_sent_again_after_a_late_place_has_ended(orders: Orders) -> None:
+    """If a second place never arrived, a close in doubt is sent again, although no reconciler asked about it."""
+    orders.says |= {"/payment/unifiedorder": LOST, "/payment/orderquery": ABSENT}
+    await orders.called(PLACE)
+    await orders.called(CLOSE)
+    (place,) = await orders.store.find("orders.place", NUMBER)
+    await orders.store.resolve(place.id, as_="rejected", reason="it never arrived")
+    again = await orders.called(CLOSE)
+
+    assert ("closed", 1) == (again.state, again.attempts)
+
+
+async def test_close_beside_a_place_in_flight_is_no_close_of_it(orders: Orders) -> None:
+    """While a second place is being sent, "closed" is of the first order, however long ago that sending began."""
+    after = Event()
+    orders.says |= {"/payment/unifiedorder": order("PENDING", after), "/payment/orderquery": ABSENT}
+    placing = asyncio.create_task(orders.called(PLACE))
+    await until(lambda: orders.received("/payment/unifiedorder") > 1)
+    orders.clock.advance(QUARANTINE + 1)
+    close = await orders.called(CLOSE)
+    after.set()
+    await placing
+
+    assert isinstance(close, OutcomeUnknownError)
+
+
+async def test_close_is_in_doubt_if_the_journal_does_not_say_what_was_placed(orders: Orders) -> None:
+    """If the journal fails after a close, the caller is told that the outcome is unknown, and gets the response."""
+    after = Event()
+    orders.says["/payment/closeorder"] = order("CLOSED", after)
+    await orders.called(PLACE)
+    closing = asyncio.create_task(orders.called(CLOSE))
+    await until(lambda: orders.received("/payment/closeorder") > 1)
+    await orders.store.aclose()
+    after.set()
+    close = await closing
+
+    assert isinstance(close, OutcomeUnknownError)
+    assert close.response is not None
+
+
+async def test_close_that_is_sent_again_has_a_new_key(store: Journal, clock: Clock) -> None:
+    """A close that is sent again beside a late place has a new idempotency key, or it would get the old response."""
+    says = {"/payment/unifiedorder": order("PENDING"), "/payment/closeorder": order("CLOSED")}
+    says["/payment/orderquery"] = order("CLOSED")
+    keyed = evolve(SAYS, idempotency=Idempotency(header="Idempotency-Key", lifetime=86_400))
+    with Recorder(by_path=says) as recorder:
+        async with session(recorder, keyed, journal=store, retry=QUICK) as pay:
+            orders = Orders(says, recorder, pay, store, clock)
+            await orders.called(PLACE)
+            await orders.called(CLOSE)
+            await orders.reconciled(QUARANTINE)
+            says |= {"/payment/unifiedorder": LOST, "/payment/orderquery": ABSENT}
+            await orders.called(PLACE)
+            for _ in range(3):
+                await orders.called(CLOSE)
+    closes = [each for each in recorder.requests if each.path == "/payment/closeorder"]
+
+    assert 4 == len({tuple(each.header("Idempotency-Key")) for each in closes})
+
+
 async def test_place_during_a_close_ends_the_record_of_that_close(orders: Orders, store: Journal) -> None:
     """If an order is placed again while a close is in flight, the next close is sent, too."""
     await orders.called(PLACE)
@@ -257,6 +407,21 @@ async def test_place_during_a_close_ends_the_record_of_that_close(orders: Orders
     (place,) = await store.find("orders.place", NUMBER)
 
     assert ("accepted", [1, 1]) == (place.state, [each.attempts for each in (first, again)])
+
+
+async def test_quarantine_of_a_lost_close_begins_when_a_slow_place_ends(orders: Orders, clock: Clock) -> None:
+    """If a second place ends later than a lost close, "closed" counts after the quarantine since that place."""
+    after = Event()
+    orders.says |= {"/payment/unifiedorder": replace(LOST, after=after), "/payment/closeorder": LOST}
+    placing = asyncio.create_task(orders.called(PLACE))
+    await until(lambda: orders.received("/payment/unifiedorder") > 1)
+    await orders.called(CLOSE)
+    clock.advance(QUARANTINE - 20)
+    after.set()
+    await placing
+    early, late = await orders.reconciled(20), await orders.reconciled(QUARANTINE - 20)
+
+    assert ["unknown", "succeeded"] == [each["orders.close"] for each in (early, late)]
 
 
 async def test_refused_close_stays_refused_after_a_new_place(orders: Orders) -> None:

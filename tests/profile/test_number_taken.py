@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import orjson
 import pytest
 from click.testing import CliRunner
 
@@ -13,9 +14,11 @@ from payasync import (
     Credentials,
     DuplicateError,
     InvalidArgumentError,
+    NoAnswerError,
     NotConfiguredError,
     OutcomeUnknownError,
     Profile,
+    QueryPayment,
     Response,
     RetryPolicy,
     ServiceError,
@@ -37,6 +40,10 @@ recovery.quarantine = 0
 REFUND: Final = f"""{COMMON}
 status.refund.name = "id"
 endpoints."refunds.status".path = "/refund/{{identifier}}"
+"""
+NAMED_ALIKE: Final = f"""{COMMON}
+status.refund.name = "outRefundNo"
+endpoints."refunds.status".number = "service"
 """
 ORDER: Final = f"""{COMMON}
 fields."orders.query".out_trade_no = "id"
@@ -71,6 +78,7 @@ def connect(service: Recorder, toml: str, **settings: Any) -> Session:
 @pytest.mark.parametrize(
     ("toml", "expected"),
     [
+        ("", "merchant"),
         ('status.refund.name = "outRefundNo"', "merchant"),
         ('status.refund.name = "id"', "service"),
         ('status.refund.name = "no"\nfields."refunds.create".out_refund_no = "no"', "merchant"),
@@ -83,11 +91,12 @@ def connect(service: Recorder, toml: str, **settings: Any) -> Session:
     ],
 )
 def test_whose_number_a_query_takes(toml: str, expected: str) -> None:
-    """It is as given; else the merchant's, if the write has the same wire name, or the path names the number."""
+    """It is as given; else the merchant's, if the query has no name yet or that of the write, or the path names it."""
     profile = Profile.from_toml(toml)
     (point,) = [each for each in profile.audit() if each.name == "endpoints.refunds.status.number"]
 
     assert (expected, "answered" if ".number" in toml else "assumed") == (point.value, point.status)
+    assert (expected == "service") is ("recovery cannot ask about refunds.create" in point.means)
     assert profile == Profile.from_toml(profile.to_toml())
 
 
@@ -183,6 +192,36 @@ def test_hint_is_not_confirmed_by_the_wrong_number(toml: str, data: bytes, kind:
 
     with pytest.raises(InvalidArgumentError, match=r'endpoints."\w+.\w+".number is "service"'):
         hint.inquiry()
+
+
+def test_hint_is_confirmed_by_the_number_of_the_payment() -> None:
+    """A hint that names the service's own number of a payment is confirmed by that."""
+    toml = ORDER.replace("answer = {", 'answer = {payment_id = "p", ')
+    profile = Profile.from_toml(f'{toml}notification.verification = "none"')
+    hint = parse(b'{"p":"P1"}', {}, profile=profile, kind="payment")
+
+    assert QueryPayment(identifier="P1") == hint.inquiry()
+
+
+@pytest.mark.parametrize(
+    ("toml", "document", "words"),
+    [
+        (REFUND, {"id": "G1", "outRefundNo": "R1"}, ""),
+        (REFUND, {"id": "G2", "outRefundNo": "R1"}, "id is G2 in the response, and G1 in the request"),
+        (NAMED_ALIKE, {"outRefundNo": "R1"}, ""),
+    ],
+    ids=["same", "another", "named alike"],
+)
+async def test_response_to_a_query_by_the_services_number(toml: str, document: dict[str, str], words: str) -> None:
+    """It is compared in the number that the query takes, unless the merchant's number has the same name."""
+    with Recorder(otherwise=answer(200, orjson.dumps({"code": "OK", **document}))) as service:
+        async with connect(service, toml) as pay:
+            try:
+                found = (await pay.refunds.status("G1")).get("outRefundNo")
+            except NoAnswerError as error:
+                found = str(error)
+
+    assert (words in found) if words else ("R1" == found)
 
 
 @pytest.mark.parametrize("located", ["", 'answer.out_refund_no = "outRefundNo"\nanswer.out_trade_no = "outTradeNo"\n'])

@@ -112,6 +112,26 @@ async def test_state_that_comes(ends: Any, times: list[float]) -> None:
     assert times == query.times
 
 
+def cached(state: str, age: float) -> OrderResponse:
+    """Return the response to a query out of a cache."""
+    return OrderResponse.of(bare_call(QUERY_ORDER, profile=MAPPED), evolve(reply({"state": state}), age=age))
+
+
+@pytest.mark.parametrize(("age", "times"), [(2.0, [0.0, 1.0, 3.0]), (4.0, [0.0, 1.0, 3.0, 7.0])])
+async def test_cached_response_counts_if_the_wait_had_begun(age: float, times: list[float]) -> None:
+    """A response out of a cache ends a wait if the service gave it after the wait began."""
+    query = Asked((PENDING, PENDING, cached("SHUT", age)))
+    await query.until("closed")
+
+    assert times == query.times
+
+
+async def test_cached_responses_only() -> None:
+    """If only older responses come, the error says that they are from a cache."""
+    with pytest.raises(WaitTimeoutError, match="the last query failed: its response is from a cache, 900 s old"):
+        await Asked((cached("SHUT", 900.0),)).until("closed")
+
+
 async def test_function_of_the_answer() -> None:
     """A function of the response works without mapped states."""
     query = Asked((PENDING, PAID))
