@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from payasync.session import Done, Refused, Session
     from payasync.settings import RetryPolicy, Timeouts
     from payasync.signing import SignatureScheme, SortedPairs, Template
-    from payasync.strict_json import ABSENT
+    from payasync.strict_json import ABSENT, NOT_YET
     from payasync.wire.call import Call, Layer, Reply, Send
     from payasync.wire.request import Request
     from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response, SubscriptionResponse
@@ -94,6 +94,7 @@ DOCUMENTATION: Final = "https://payasync.readthedocs.io/en/stable/"
 
 __all__ = [
     "ABSENT",
+    "NOT_YET",
     "OPERATIONS",
     "Accept",
     "AnswerShape",

@@ -13,20 +13,32 @@ from typing import Any, Final, Literal, Self, TypeAlias
 import orjson
 
 
-class _Absent(enum.Enum):
+class _Named(enum.Enum):
+    """The type of values that are only themselves, also when copied or pickled."""
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class _Absent(_Named):
     """The type of `ABSENT`: the default of optional arguments, because `None` is a value that can be sent."""
 
     ABSENT = "ABSENT"
-
-    def __repr__(self) -> str:
-        return self.value
 
     def __bool__(self) -> bool:
         return False
 
 
+class _NotYet(_Named):
+    """The type of `NOT_YET`: what `expect=` of a receiver returns, because `None` means that it expects nothing."""
+
+    NOT_YET = "NOT_YET"
+
+
 Absent: TypeAlias = Literal[_Absent.ABSENT]
 ABSENT: Final = _Absent.ABSENT
+NotYet: TypeAlias = Literal[_NotYet.NOT_YET]
+NOT_YET: Final = _NotYet.NOT_YET
 
 
 MAX_DEPTH: Final = 32

@@ -9,6 +9,7 @@ from payasync.notifications.notification import Notification, parse
 from payasync.notifications.receiver import Receiver
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import verify
+from payasync.notifications.worker import Expected
 from payasync.settings import Pace, from_extra
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = [
     "Added",
     "Answer",
     "Claim",
+    "Expected",
     "Inbox",
     "InboxEvent",
     "Notification",

@@ -4,9 +4,10 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from inspect import isawaitable
 from secrets import token_hex
 from typing import Any, Final, TypeAlias
@@ -14,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from payasync.errors import ConfigurationError
 from payasync.middleware.observe import log
 from payasync.storage.home import configured_path, find_home, quote_name
+from payasync.transport.threads import call_in_thread, complete
 
 Begin: TypeAlias = Callable[[], AbstractContextManager[Any] | AbstractAsyncContextManager[Any]]
 """Returns a context manager that gives a connection. It commits at its end, and rolls back on an error."""
@@ -39,6 +41,10 @@ DENIED: Final = f"it may not store its marks. Have the database's owner execute:
 MUTE: Final = (
     "this connection does not say whether a row was added. Give one of sqlite3, aiosqlite, psycopg, asyncpg or "
     "SQLAlchemy"
+)
+ASYNC: Final = (
+    "a plain function needs a plain context manager, which `with` enters. Give one, such as engine.begin of "
+    "SQLAlchemy's create_engine, or make the handler async def"
 )
 
 _UNDEFINED_TABLE: Final = "42P01"
@@ -80,14 +86,21 @@ class HandlerTransaction:
 
     Args:
         begin: Begins each of them.
+        plain: The handler is a plain function. Each transaction then runs, as a whole, in one thread without a loop.
     """
 
-    def __init__(self, begin: Begin) -> None:
-        self._begin = begin
+    def __init__(self, begin: Begin, *, plain: bool = False) -> None:
+        self.plain: Final = plain
+        self._begin: Begin = partial(_begin_plainly, begin) if plain else begin
         self._marks = MARKS
         self._checked = False
 
-    async def run_once(self, mark: str, at: datetime, handle: Callable[[Any], Awaitable[object]]) -> bool:
+    def call(self, mark: str, at: datetime, handle: Callable[[Any], object]) -> bool | Coroutine[Any, Any, bool]:
+        """Return `run_once`, or if the handler is plain, run it in this thread."""
+        once = self.run_once(mark, at, handle)
+        return complete(once) if self.plain else once
+
+    async def run_once(self, mark: str, at: datetime, handle: Callable[[Any], object]) -> bool:
         """Call a function in a transaction, and insert its mark; return `False`, without a call, if the mark exists.
 
         Args:
@@ -101,7 +114,7 @@ class HandlerTransaction:
         await self.check()
         async with _enter(self._begin) as connection:
             if await _changes_row(connection, build_insert(mark, at, self._marks)):
-                await handle(connection)
+                await _resolve(handle(connection))
                 return True
             return False
         raise _error(SWALLOWED)
@@ -217,7 +230,7 @@ async def check_all(transactions: Iterable[HandlerTransaction]) -> None:
     Raises:
         ConfigurationError: As for `HandlerTransaction.check`.
     """
-    checks = (asyncio.wait_for(each.check(), PATIENCE) for each in transactions)
+    checks = (asyncio.wait_for(_check(each), PATIENCE) for each in transactions)
     errors = await asyncio.gather(*checks, return_exceptions=True)
     for error in errors:
         if isinstance(error, ConfigurationError):
@@ -225,6 +238,31 @@ async def check_all(transactions: Iterable[HandlerTransaction]) -> None:
     for error in filter(None, errors):
         words = "a handler's transaction cannot be checked yet: %(error_type)s. Its events wait in the inbox"
         log(logger, logging.WARNING, "handler.not_checked", words, error_type=type(error).__name__)
+
+
+async def _check(transaction: HandlerTransaction) -> None:
+    if not transaction.plain:
+        return await transaction.check()
+    called = call_in_thread("payasync-handler", lambda: complete(transaction.check()))
+    return (await asyncio.shield(called)).result()
+
+
+@contextmanager
+def _begin_plainly(begin: Begin) -> Generator[Any]:
+    """Begin a transaction without a loop.
+
+    Raises:
+        ConfigurationError: It is not a plain context manager.
+    """
+    manager: Any = begin()
+    if not hasattr(manager, "__enter__"):
+        raise _error(ASYNC if hasattr(manager, "__aenter__") else _describe_wrong(manager))
+    with manager as connection:
+        yield connection
+
+
+def _describe_wrong(manager: object) -> str:
+    return f"it must return a context manager, not {type(manager).__name__}"
 
 
 @asynccontextmanager
@@ -236,7 +274,7 @@ async def _enter(begin: Begin) -> AsyncGenerator[Any]:
     """
     manager: Any = begin()
     if not hasattr(manager, "__aenter__") and not hasattr(manager, "__enter__"):
-        raise _error(f"it must return a context manager, not {type(manager).__name__}")
+        raise _error(_describe_wrong(manager))
     async with manager if hasattr(manager, "__aenter__") else _enter_plain(manager) as connection:
         if connection is None:
             raise _error("it gives no connection: its context manager must return one as it is entered")

@@ -126,12 +126,14 @@ class Receiver:
         expect: A plain or `async def` function that returns the values that a notification must have. The keys are
             dotted paths into `notification.trusted`, with the service's names: `{"totalAmt": 450, "currency": "CAD"}`.
             `None` means that the event is unexpected. An unexpected event, or one that differs, is held.
+            `payasync.NOT_YET` means that you do not know yet: it counts as a failure, and you are asked again later.
         on_refused: A plain function that must not block, such as `OpenTelemetry.on_refused`. It gets the reason of each
             refusal: `signature`, `invalid` or `too_large`.
         verifier: Verifies in place of the profile. It gets body and headers, and must return `True`.
         attempts: How often an event may fail, with growing waits, before it is dead. Default: 100, about three days.
         concurrency: The most events that are handled concurrently.
-        handler_timeout: Seconds after which a handler is cancelled, and has failed.
+        handler_timeout: Seconds after which an `async def` handler is cancelled, and has failed. A plain function
+            cannot be cancelled: a warning is logged, and the receiver waits for its end.
         lease: Seconds for which an event is leased. The lease is extended while its handlers run.
         max_bytes: The greatest length of a body, in bytes.
         max_waiting: The most notifications that wait for the disk; further ones get status 503.
@@ -222,8 +224,9 @@ class Receiver:
         expect: Expect | None = None,
         unverified: bool = False,
     ) -> Callable[[F], F]:
-        """Register the decorated function as a handler: an `async def` that takes the notification.
+        """Register the decorated function as a handler: plain or `async def`, and takes the notification.
 
+        A plain function is called in a thread of its own. It may block, and is not started again before it has ended.
         It may be called more than once for one event, if it fails or the process ends. With `transaction`, its effect
         is still committed only once.
 
@@ -238,8 +241,8 @@ class Receiver:
             unverified: Whether it also gets unsigned subscription events, which nothing can confirm.
 
         Raises:
-            ConfigurationError: The kind is unknown, or the function is not `async def` or takes other arguments. Or
-                its name is invalid or used by another handler.
+            ConfigurationError: The kind is unknown, or the function has a `yield` or takes other arguments. Or its
+                name is invalid or used by another handler.
         """
 
         def register(function: F) -> F:
@@ -359,6 +362,8 @@ class Receiver:
 
     async def aclose(self, grace: float = 5.0) -> None:
         """Stop receiving and dispatching. Interrupted events are due again immediately. A second call does nothing.
+
+        A plain function cannot be interrupted. If it still runs, its event is due again when the lease ends.
 
         Args:
             grace: Seconds to wait for running handlers before they are cancelled.

@@ -24,7 +24,7 @@ from payasync.profile.wire_names import MERCHANT, names_of, shown_names
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
 from payasync.settings import not_configured
-from payasync.strict_json import ABSENT, at
+from payasync.strict_json import ABSENT, NOT_YET, at
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 
@@ -146,8 +146,10 @@ def compare_expected(notification: Notification, expected: object, profile: Prof
     """
     if expected is None:
         return Transition("held", "it is unexpected")
+    if expected is NOT_YET:
+        return Transition("pending", "expect returned NOT_YET")
     if not isinstance(expected, Mapping):
-        rule = "it must return a mapping of paths to values, or None"
+        rule = "it must return a mapping of paths to values, None or payasync.NOT_YET"
         return Transition("pending", f"expect returned {type(expected).__name__}: {rule}")
     data = _compared_data(notification)
     for path, value in expected.items():

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from inspect import isawaitable, iscoroutinefunction, signature
+from inspect import isasyncgenfunction, isawaitable, iscoroutinefunction, isgeneratorfunction, signature
 from traceback import format_tb
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -33,7 +33,9 @@ from payasync.notifications.transitions import (
 from payasync.profile.schema import KINDS
 from payasync.session import Session
 from payasync.settings import Pace
+from payasync.strict_json import NotYet
 from payasync.transport.deadlines import running_task
+from payasync.transport.threads import call_in_thread
 
 if TYPE_CHECKING:
     from payasync.notifications.receiver import Limits
@@ -41,68 +43,87 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CANCELLATION_SECONDS: Final = 1.0
-"""The time in which a handler must end after it was cancelled."""
+"""The time in which a handler should end after it was cancelled."""
 INTERRUPTED: Final = "interrupted by a shutdown"
 
 logger: Final = logging.getLogger("payasync.notifications")
 
-_uncancellable: Final[set["asyncio.Task[object]"]] = set()
-"""Tasks that swallow their cancellation. They are held here, because a loop holds only weak references to tasks."""
+
+class StillRunningError(asyncio.CancelledError):
+    """A shutdown waits no longer for a thread, which goes on: its event is left to the lease."""
 
 
-async def run_within(seconds: float, called: Awaitable[T]) -> T:
+async def run_in_thread(seconds: float, work: Callable[[], T], warn: Callable[[], None]) -> T:
+    """Call a plain function of the user's in a thread of its own, and return its result, however long it takes.
+
+    Args:
+        seconds: The time after which a warning is logged.
+        work: Calls the function.
+        warn: Logs the warning.
+
+    Raises:
+        StillRunningError: The caller was cancelled before the function has ended.
+    """
+    called = call_in_thread("payasync-handler", work)
+    try:
+        await _wait(called, seconds, warn)
+    except asyncio.CancelledError:
+        if not called.done():
+            raise StillRunningError from None
+    return called.result().result()
+
+
+async def run_within(seconds: float, called: Awaitable[T], warn: Callable[[], None]) -> T:
     """Await a call of the user's code in a task of its own, and return its result.
 
     Args:
         seconds: The time limit. After it, the task is cancelled, and has failed even if it ends well.
         called: The call.
+        warn: Logs that a cancelled task does not end. It is awaited all the same: otherwise it could run twice at once.
 
     Raises:
         TimeoutError: The call has not ended in time.
     """
     task = asyncio.create_task(_await(called))
+    is_late = False
     try:
         await asyncio.wait([task], timeout=seconds)
+        if is_late := not task.done():
+            task.cancel()
+            await _wait(task, CANCELLATION_SECONDS, warn)
     except asyncio.CancelledError:
         if not task.cancelling():  # a loop that ends cancels both tasks
             task.cancel()
         await asyncio.wait([task])
         if task.cancelled():
             raise
-    if task.done():
+    if not is_late:
         return task.result()
-    task.cancel()
-    await asyncio.wait([task], timeout=CANCELLATION_SECONDS)
-    if not task.done():
-        _uncancellable.add(task)
-        task.add_done_callback(_discard)
-        raise TimeoutError(f"not done after {seconds:g} seconds, and cannot be cancelled")
-    error = _get_error(task)
-    raise TimeoutError(f"not done after {seconds:g} seconds").with_traceback(error.__traceback__ if error else None)
+    late = TimeoutError(f"not done after {seconds:g} seconds")
+    try:
+        task.result()
+    except BaseException as error:  # noqa: BLE001 - where it was matters, for the log
+        late = late.with_traceback(error.__traceback__)
+    raise late
 
 
 async def _await(called: Awaitable[T]) -> T:
     return await called
 
 
-def _discard(task: "asyncio.Task[object]") -> None:
-    _uncancellable.discard(task)
-    _get_error(task)
+async def _wait(called: "asyncio.Future[Any]", seconds: float, warn: Callable[[], None]) -> None:
+    """Wait until something has ended. Warn if that takes longer than so many seconds."""
+    await asyncio.wait([called], timeout=seconds)
+    if not called.done():
+        warn()
+        await asyncio.wait([called])
 
 
-def _get_error(task: "asyncio.Task[object]") -> BaseException | None:
-    """Return the error of a task. Otherwise the loop would log it as never retrieved."""
-    try:
-        task.result()
-    except BaseException as error:  # noqa: BLE001 - it is returned, and not raised
-        return error
-    return None
-
-
-Function: TypeAlias = Callable[..., Awaitable[object]]
-Expected: TypeAlias = Mapping[str, Any] | None
+Function: TypeAlias = Callable[..., object]
+Expected: TypeAlias = Mapping[str, Any] | NotYet | None
+"""What `expect` returns: the values, `NOT_YET` to be asked again later, or `None` if the notification is unexpected."""
 Expect: TypeAlias = Callable[[Notification], Expected | Awaitable[Expected]]
-"""Returns the values that a notification must have, by dotted paths into `trusted`; `None` if it is unexpected.
+"""Returns the values that a notification must have, by dotted paths into `trusted`.
 
 The paths have the service's names, such as `totalAmt`, and not those of arguments, such as `total_amt`.
 """
@@ -121,11 +142,13 @@ class Handler:
         transaction: Surrounds each call of the function.
         expect: Replaces the receiver's `expect`.
         unverified: Whether it also gets unsigned events that nothing can confirm.
+        plain: Whether it is called in a thread, because it is not `async def`.
     """
 
     name: str
     kind: str
     function: Function
+    plain: bool
     transaction: HandlerTransaction | None = None
     expect: Expect | None = None
     unverified: bool = False
@@ -164,9 +187,13 @@ def build_handler(
         raise ConfigurationError(f"{why}. {advice}", field="unverified")
     check_callable("transaction", transaction, 0, "is called without arguments", "be")
     check_expect(expect)
-    called = getattr(type(function), "__call__", None)  # noqa: B004 - of an object with such a method
-    if not iscoroutinefunction(function) and not iscoroutinefunction(called):
-        raise ConfigurationError(f"a handler must be an async def function, not {function!r}", field="handler")
+    # What an object calls is a method of its class.
+    called = (_unwrap(function), getattr(type(_unwrap(function)), "__call__", None))  # noqa: B004
+    generates = any(isgeneratorfunction(each) or isasyncgenfunction(each) for each in called)
+    if not callable(function) or isinstance(function, type) or generates:
+        rule = "a handler must be a function without yield, plain or async def"
+        raise ConfigurationError(f"{rule}, not {function!r}", field="handler")
+    plain = not any(map(iscoroutinefunction, called))
     if not _takes(function, 1 if transaction is None else 2):
         rule = "a handler takes a notification, and with transaction= a connection"
         wrong = f"cannot be called with {'that alone' if transaction is None else 'these two'}"
@@ -177,7 +204,8 @@ def build_handler(
         name=_get_name(function) if name is None else name,
         kind=kind,
         function=function,
-        transaction=None if transaction is None else HandlerTransaction(transaction),
+        plain=plain,
+        transaction=None if transaction is None else HandlerTransaction(transaction, plain=plain),
         expect=expect,
         unverified=unverified,
     )
@@ -219,9 +247,14 @@ def _takes(function: Callable[..., object], arguments: int) -> bool:
 
 def _get_name(function: Any) -> str:
     """Return a function's name without its module, which changes if the function is moved or run as a program."""
+    function = _unwrap(function)
+    return str((function if hasattr(function, "__qualname__") else type(function)).__qualname__)
+
+
+def _unwrap(function: Any) -> Any:
     while isinstance(function, partial):
         function = function.func
-    return str((function if hasattr(function, "__qualname__") else type(function)).__qualname__)
+    return function
 
 
 def check_distinct(handler: Handler, others: Iterable[Handler]) -> None:
@@ -280,6 +313,8 @@ class Worker:
             if stopped := limit_interruptions(event.attempts, event.failures):
                 return stopped
             return limit_failures(await self._dispatch(claim), event.failures + 1, self.limits.attempts)
+        except StillRunningError:
+            raise
         except asyncio.CancelledError:
             await self.inbox.finish(claim, "pending", INTERRUPTED)
             raise
@@ -365,7 +400,8 @@ class Worker:
         try:
             expected: object = expect(notification)
             if isawaitable(expected):
-                expected = await run_within(self.limits.handler_timeout, expected)
+                warn = partial(_warn, "expect", notification)
+                expected = await run_within(self.limits.handler_timeout, expected, warn)
             return compare_expected(notification, expected, self.confirmer.profile)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the user's code
             return Transition("pending", _note_failure("expect", error, notification))
@@ -387,15 +423,24 @@ class Worker:
         return Transition("pending", "; ".join(failures)) if failures else Transition("done")
 
     async def _run(self, handler: Handler, notification: Notification) -> None:
-        if handler.transaction is None:
-            await run_within(self.limits.handler_timeout, handler.function(notification))
-            return
-        mark = hash_mark(handler.name, self.merchant_id, notification.dedup_key)
-        now = datetime.fromtimestamp(self.pace.clock(), UTC)
-        once = handler.transaction.run_once(mark, now, partial(handler.function, notification))
-        if not await run_within(self.limits.handler_timeout, once):
+        seconds, warn = self.limits.handler_timeout, partial(_warn, handler.name, notification)
+        call: Callable[[], Any] = partial(handler.function, notification)
+        if handler.transaction is not None:
+            mark = hash_mark(handler.name, self.merchant_id, notification.dedup_key)
+            now = datetime.fromtimestamp(self.pace.clock(), UTC)
+            call = partial(handler.transaction.call, mark, now, partial(handler.function, notification))
+        result = await run_in_thread(seconds, call, warn) if handler.plain else call()
+        if isawaitable(result):  # also of a plain function that wraps an `async def` one
+            result = await run_within(seconds, result, warn)
+        if handler.transaction is not None and not result:
             words = "%(handler)s was not called for event %(event_id)s: its mark is already stored"
             log(logger, logging.INFO, "handler.not_called", words, handler=handler.name, event_id=notification.id)
+
+
+def _warn(who: str, notification: Notification) -> None:
+    """Log that a call of the user's code takes long, and cannot be cancelled."""
+    words = "%(handler)s has not ended for event %(event_id)s within its time limit. payasync waits for its end"
+    log(logger, logging.WARNING, "handler.not_ended", words, handler=who, event_id=notification.id)
 
 
 def _note_failure(who: str, error: BaseException, notification: Notification) -> str:

@@ -3,11 +3,12 @@
 import asyncio
 import socket
 from collections import deque
-from contextlib import suppress
-from threading import Thread
+from functools import partial
 from typing import Any, Final, cast
 
 from aiohttp import ThreadedResolver
+
+from payasync.transport.threads import call_in_thread, complete
 
 KEPT: Final = 10.0
 """Seconds for which addresses are used again, unless a connection fails."""
@@ -28,12 +29,9 @@ class Resolver(ThreadedResolver):
         """Return the addresses of a host, each time in another order; raise what aiohttp's resolver raises."""
         key = (*host, *family.values())
         if key not in self._lookups:
-            lookup = self._lookups[key] = self._loop.create_future()
+            lookup = self._lookups[key] = call_in_thread("payasync-dns", partial(_look_up, key))
             lookup.add_done_callback(lambda _: self._loop.call_later(KEPT, self.forget))
-            Thread(target=_look_up, args=(self._loop, lookup, key), name="payasync-dns", daemon=True).start()
-        found = await asyncio.shield(self._lookups[key])
-        if isinstance(found, Exception):
-            raise found
+        found = (await asyncio.shield(self._lookups[key])).result()
         found.rotate(-1)
         return list(found)
 
@@ -52,14 +50,5 @@ class _NoLoop:
         return socket.getnameinfo(*given)
 
 
-def _look_up(loop: asyncio.AbstractEventLoop, lookup: "asyncio.Future[Any]", key: tuple[Any, ...]) -> None:
-    """Hand the addresses to the loop, or the error."""
-    ended: object = None
-    try:
-        ThreadedResolver(cast("Any", _NoLoop())).resolve(*key).send(None)
-    except StopIteration as found:
-        ended = deque(found.value)
-    except Exception as error:  # noqa: BLE001 - passed on
-        ended = error
-    with suppress(RuntimeError):  # the loop is closed
-        loop.call_soon_threadsafe(lookup.set_result, ended)
+def _look_up(key: tuple[Any, ...]) -> deque[Any]:
+    return deque(complete(ThreadedResolver(cast("Any", _NoLoop())).resolve(*key)))
