@@ -28,7 +28,7 @@ NOT_LOADED: Final = {
 }
 
 PUBLIC: Final = """
-ABSENT OPERATIONS Accept AnswerShape Attempted Auth AuthenticationError Call CancelSubscription CloseOrder
+ABSENT NOT_YET OPERATIONS Accept AnswerShape Attempted Auth AuthenticationError Call CancelSubscription CloseOrder
 ConfigurationError CreatePayment CreateRefund CreateSubscription Credentials Done DuplicateError Endpoint Event
 HttpCodes Idempotency IntentConflictError InvalidArgumentError InvalidSignatureError Layer NoAnswerError
 NoAnswerTimeoutError NotConfiguredError NotSentError NotSentTimeoutError NotificationShape Operation OrderResponse

@@ -12,7 +12,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from payasync.strict_json import ABSENT, MAX_DEPTH, at, copy_plain, dumps, find_flaw, first_at, loads, loads_exact
+from payasync.strict_json import (
+    ABSENT,
+    MAX_DEPTH,
+    NOT_YET,
+    at,
+    copy_plain,
+    dumps,
+    find_flaw,
+    first_at,
+    loads,
+    loads_exact,
+)
 
 TEXTS: Final = st.text(st.characters(exclude_categories=[]))
 SCALARS: Final = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.binary() | st.dates()
@@ -244,9 +255,9 @@ def test_plain_copies_all_the_way_down() -> None:
     assert dict is type(copy)
 
 
-def test_absent() -> None:
-    """`ABSENT` differs from `None`, is false, and stays one object when copied or pickled."""
-    assert not ABSENT
-    assert "ABSENT" == repr(ABSENT)
-    assert copy.deepcopy(ABSENT) is ABSENT
-    assert pickle.loads(pickle.dumps(ABSENT)) is ABSENT  # noqa: S301 - made in the same line
+@pytest.mark.parametrize(("value", "name", "is_true"), [(ABSENT, "ABSENT", False), (NOT_YET, "NOT_YET", True)])
+def test_named_value(value: object, name: str, is_true: bool) -> None:  # noqa: FBT001 - expected
+    """`ABSENT` is false, `NOT_YET` is true; both show their names, and stay one object when copied or pickled."""
+    assert (name, is_true) == (repr(value), bool(value))
+    assert copy.deepcopy(value) is value
+    assert pickle.loads(pickle.dumps(value)) is value  # noqa: S301 - made in the same line

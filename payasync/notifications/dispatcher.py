@@ -171,7 +171,6 @@ class Dispatcher:
         _handled_in.set(running_task())
         try:
             try:
-                await self._wait_for_earlier(claim)
                 is_held = await self._is_held(claim, leased_at)
                 transition = await self._worker.handle(claim) if is_held else None
             finally:
@@ -186,16 +185,16 @@ class Dispatcher:
             name = type(error).__name__
             log(logger, logging.WARNING, "inbox.end_not_stored", words, event_id=claim.event.id, error_type=name)
 
-    async def _wait_for_earlier(self, claim: Claim) -> None:
-        """Wait for a handler of the same event whose lease was lost: it must not run twice at once."""
+    async def _is_held(self, claim: Claim, leased_at: float) -> bool:
+        """Return whether a lease still holds, also after the loop was blocked or the machine suspended.
+
+        If an earlier lease of this process was lost, its handler may still run. It must end first.
+        """
         event = claim.event.id
         earlier = [task for task, each in self._running.items() if each.event.id == event and each.fence < claim.fence]
         if earlier:
             await asyncio.wait(earlier)
-
-    async def _is_held(self, claim: Claim, leased_at: float) -> bool:
-        """Return whether a lease still holds, also after the loop was blocked or the machine suspended."""
-        if boot_time() - leased_at < self._limits.lease / 3:
+        elif boot_time() - leased_at < self._limits.lease / 3:
             return True
         try:
             return await self._inbox.extend(claim, self._limits.lease)

@@ -187,10 +187,10 @@ def build_handler(
         raise ConfigurationError(f"{why}. {advice}", field="unverified")
     check_callable("transaction", transaction, 0, "is called without arguments", "be")
     check_expect(expect)
-    # What an object calls is a method of its class.
-    called = (_unwrap(function), getattr(type(_unwrap(function)), "__call__", None))  # noqa: B004
+    unwrapped = _unwrap(function)
+    called = (unwrapped, getattr(type(unwrapped), "__call__", None))  # noqa: B004 - of an object with such a method
     generates = any(isgeneratorfunction(each) or isasyncgenfunction(each) for each in called)
-    if not callable(function) or isinstance(function, type) or generates:
+    if not callable(unwrapped) or isinstance(unwrapped, type) or generates:
         rule = "a handler must be a function without yield, plain or async def"
         raise ConfigurationError(f"{rule}, not {function!r}", field="handler")
     plain = not any(map(iscoroutinefunction, called))

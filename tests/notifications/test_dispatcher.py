@@ -1,7 +1,6 @@
 """The dispatcher's loop, which claims and handles events under leases until it is closed."""
 
 import asyncio
-import gc
 import itertools
 from pathlib import Path
 from typing import Any, Final
@@ -383,43 +382,23 @@ async def test_handler_that_will_not_end_is_left(tmp_path: Path, monkeypatch: py
         assert swallowed.is_set()
 
 
-@pytest.mark.parametrize("stubborn", [False, True])
-async def test_handlers_that_hang_do_not_stop_the_others(
-    stubborn: bool,  # noqa: FBT001 - a case
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """If handlers hang past the timeout, their events are retried, and other events are handled.
-
-    This also holds if a handler swallows its cancellation. An error that it raises later is ignored.
-    """
-    monkeypatch.setattr("payasync.notifications.worker.CANCELLATION_SECONDS", 0.01)
-    complaints = list[object]()
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+async def test_handlers_that_hang_do_not_stop_the_others(tmp_path: Path) -> None:
+    """If handlers hang past the timeout, their events are retried, and other events are handled."""
     async with opened(tmp_path, concurrency=2, handler_timeout=0.01) as shop:
-        done, let_go = list[str | None](), asyncio.Event()
+        done = list[str | None]()
 
         @shop.receiver.on("payment")
         async def ship(notification: Notification) -> None:
-            while notification.out_trade_no in {"H1", "H2"} and not let_go.is_set():
-                try:
-                    await let_go.wait()
-                except asyncio.CancelledError:
-                    if not stubborn:
-                        raise
             if notification.out_trade_no in {"H1", "H2"}:
-                raise ValueError("too late")
+                await asyncio.Event().wait()
             done.append(notification.out_trade_no)
 
         for number in ("H1", "H2", "T1", "T2"):
             await shop.take({**PAID, "outTradeNo": number})
         await shop.receiver.settle()
         states = [(event.state, event.failures) for event in await shop.receiver.events()]
-        let_go.set()
-        await turns(10)
-        gc.collect()
 
-        assert ([("pending", 1)] * 2 + [("done", 0)] * 2, ["T1", "T2"], []) == (states, done, complaints)
+        assert ([("pending", 1)] * 2 + [("done", 0)] * 2, ["T1", "T2"]) == (states, done)
 
 
 async def test_handler_may_close_its_receiver(shop: Shop) -> None:

@@ -26,7 +26,7 @@ from payasync.testing import sign_notification
 from tests.notifications.merchant import CREDENTIALS, PAID, REFUNDED, SIGNED, UNSIGNED, Shop, opened, received
 
 PUBLIC: Final = """
-Added Answer Claim Inbox InboxEvent Notification Pace PostgresInbox Received Receiver SqliteInbox parse verify
+Added Answer Claim Expected Inbox InboxEvent Notification Pace PostgresInbox Received Receiver SqliteInbox parse verify
 """
 COUNTS = ("attempts", "concurrency", "max_bytes", "max_waiting")
 TIMES = ("lease", "handler_timeout")

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync import ConfigurationError
+from payasync import NOT_YET, ConfigurationError
 from payasync.notifications import Notification, SqliteInbox
 from payasync.notifications.transitions import MAX_INTERRUPTIONS, Transition, longest_wait
 from payasync.notifications.worker import (
@@ -266,6 +266,29 @@ async def test_what_is_expected_is_handled(receivers: Any, handlers: Any, state:
         assert (state, state == "done") == ((await shop.handled()).state, bool(got))
 
 
+@pytest.mark.parametrize(
+    ("answers", "state", "reason"),
+    [
+        ([NOT_YET, NOT_YET, {"totalAmt": 450}], "done", ""),
+        ([NOT_YET, NOT_YET, None], "held", "it is unexpected"),
+        ([NOT_YET, NOT_YET, NOT_YET], "dead", "expect returned NOT_YET"),
+    ],
+)
+async def test_expect_is_asked_again(answers: list[Any], state: str, reason: str, tmp_path: Path) -> None:
+    """If `expect` returns `NOT_YET`, the event has failed, and `expect` is asked again after the usual waits."""
+    left, waits = [*answers], list[float]()
+    async with opened(tmp_path, attempts=3, expect=lambda _: left.pop(0)) as shop:
+        got = shop.recording()
+        event = await shop.handled()
+        while event.due:
+            waits.append(event.due.timestamp() - shop.clock.now)
+            shop.clock.advance(waits[-1])
+            event = await shop.last()
+
+    assert (state, reason, state == "done") == (event.state, event.reason, bool(got))
+    assert [longest_wait(1), longest_wait(2)] == pytest.approx(waits, abs=1e-3)
+
+
 async def test_event_of_another_merchant_is_not_handled(shop: Shop) -> None:
     """If an event names another merchant, it is held, because the service may use one key for several."""
     got = shop.recording()
@@ -336,8 +359,22 @@ def begin() -> Any:
     """Begin nothing."""
 
 
-def plain(notification: Notification) -> None:
-    """Be no coroutine function."""
+def generating(notification: Notification) -> Any:
+    """Do nothing when it is called."""
+    yield notification
+
+
+async def streaming(notification: Notification) -> Any:
+    """Do nothing when it is called."""
+    yield notification
+
+
+class Generating:
+    """An object whose call does nothing."""
+
+    def __call__(self, notification: Notification) -> Any:
+        """Do nothing when it is called."""
+        yield notification
 
 
 def handler(kind: Any = "payment", function: Any = paid, **settings: Any) -> Handler:
@@ -376,7 +413,10 @@ def test_handler_has_the_name_of_its_function(function: Any, name: str) -> None:
     [
         *(({"name": each}, "name", "a word, such as 'credit'") for each in NAMELESS),
         *(({"kind": each}, "kind", "payment, refund, subscription and *") for each in ("payments", "", None, 7)),
-        *(({"function": each}, "handler", "an async def function") for each in (plain, partial(plain), "paid", Books)),
+        *(
+            ({"function": each}, "handler", "a function without yield, plain or async def")
+            for each in (generating, streaming, partial(generating), Generating(), "paid", Books, partial(Books))
+        ),
         *(({"function": each}, "handler", TAKES) for each in (none, two, named, Books.enter)),
         *(({"function": each, "transaction": begin}, "handler", TAKES) for each in (none, paid, named)),
         ({"transaction": lambda _path: None, "function": two}, "transaction", "is called without arguments"),
@@ -492,6 +532,11 @@ LONG = 3600.0
 SHORT = 0.01
 
 
+def never() -> None:
+    """Warn of what does not happen."""
+    raise AssertionError
+
+
 async def test_what_ends_late_has_failed() -> None:
     """If a call swallows the cancellation of its timeout, it has failed, because it may have left out a step."""
 
@@ -500,7 +545,7 @@ async def test_what_ends_late_has_failed() -> None:
             await asyncio.Event().wait()
 
     with pytest.raises(TimeoutError):
-        await run_within(SHORT, called())
+        await run_within(SHORT, called(), never)
 
 
 async def test_what_is_done_though_cancelled_is_done() -> None:
@@ -513,7 +558,7 @@ async def test_what_is_done_though_cancelled_is_done() -> None:
             return "done"
         return ""
 
-    task = asyncio.create_task(run_within(LONG, called()))
+    task = asyncio.create_task(run_within(LONG, called(), never))
     await turns(10)
     task.cancel()
 
@@ -532,7 +577,7 @@ async def test_cleaning_up_is_not_cut_short() -> None:
             steps.append("cleaned up")
 
     before = asyncio.all_tasks()
-    caller = asyncio.create_task(run_within(LONG, called()))
+    caller = asyncio.create_task(run_within(LONG, called(), never))
     await turns(10)
     (inner,) = asyncio.all_tasks() - before - {caller}
     inner.cancel()

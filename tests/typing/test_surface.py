@@ -1,9 +1,11 @@
 """What type checkers see of the public names: mypy and pyright check this file, and it runs as a test, too."""
 
+from collections.abc import Callable, Coroutine
 from datetime import date
-from typing import assert_type
+from typing import Any, assert_type
 
 from payasync import (
+    NOT_YET,
     CreateRefund,
     OrderResponse,
     PaymentResponse,
@@ -12,6 +14,7 @@ from payasync import (
     Session,
     SubscriptionResponse,
 )
+from payasync.notifications import Expected, Notification, Receiver
 
 
 async def namespaces(pay: Session) -> None:
@@ -48,6 +51,27 @@ def answers(order: OrderResponse, refund: RefundResponse) -> None:
     assert_type(order.to(Session), Session)
 
 
+def handlers(receiver: Receiver, it: Notification) -> None:
+    """Plain and `async def` functions are handlers; `expect` may return values, `NOT_YET` or `None`."""
+
+    def expect(it: Notification) -> Expected:
+        return {"totalAmt": 450} if it.out_trade_no == "T1" else NOT_YET if it.attempt < 5 else None
+
+    async def expect_later(it: Notification) -> Expected:
+        return expect(it)
+
+    def plain(it: Notification) -> int:
+        return it.attempt
+
+    async def coroutine(it: Notification) -> int:
+        return it.attempt
+
+    assert_type(receiver.on("payment", expect=expect)(plain)(it), int)
+    assert_type(
+        receiver.on("refund", expect=expect_later)(coroutine), Callable[[Notification], Coroutine[Any, Any, int]]
+    )
+
+
 def wrong(pay: Session) -> None:
     """Calls that a type checker must refuse: an ignore that is not needed is an error."""
     pay.orders.place(total_amt="450", currency="CAD")  # type: ignore[arg-type, unused-coroutine]
@@ -59,4 +83,4 @@ def wrong(pay: Session) -> None:
 
 def test_the_file_is_typed() -> None:
     """The names that this file is about exist; the rest is for the type checkers."""
-    assert all(callable(each) for each in (namespaces, requests, answers, wrong))
+    assert all(callable(each) for each in (namespaces, requests, answers, handlers, wrong))
