@@ -19,6 +19,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from payasync import (
+    NOT_YET,
     DuplicateError,
     NotConfiguredError,
     NotSentError,
@@ -33,7 +34,7 @@ from payasync import (
     Timeouts,
 )
 from payasync.journal import SqliteJournal
-from payasync.notifications import Notification, Receiver, SqliteInbox
+from payasync.notifications import Expected, Notification, Receiver, SqliteInbox
 
 
 class Product(NamedTuple):
@@ -54,6 +55,7 @@ UNPAID: Final = ("new", "open", "checking")
 UNSETTLED: Final = ("open", "checking", "unsent", "refused", "processing")
 NOT_MADE: Final = ("refused", "failed")
 LATE: Final = timedelta(minutes=1)  # longer than a call takes
+TRIES: Final = 4  # the pauses after them last for about a minute
 TABLES: Final = """
 -- state: new (it is being placed), open (the customer can pay),
 -- checking (its outcome is unknown), paid, refunded (before the shop knew of the
@@ -391,15 +393,19 @@ def receive(
                 profile=payments.pay.profile,
             )
 
-    async def expect_payment(it: Notification) -> dict[str, object] | None:
+    def unknown(it: Notification) -> Expected:
+        """Ask again for about a minute: a number may be stored in a moment."""
+        return NOT_YET if it.attempt <= TRIES else None
+
+    async def expect_payment(it: Notification) -> Expected:
         query = "SELECT amount FROM orders WHERE number = ?"
         found = await database.find(query, it.out_trade_no)
-        return expected_payment(found[0]["amount"]) if found else None
+        return expected_payment(found[0]["amount"]) if found else unknown(it)
 
-    async def expect_refund(it: Notification) -> dict[str, object] | None:
+    async def expect_refund(it: Notification) -> Expected:
         query = "SELECT amount FROM refunds WHERE number = ?"
         found = await database.find(query, it.out_refund_no)
-        return {REFUND_AMOUNT: found[0]["amount"]} if found else None
+        return {REFUND_AMOUNT: found[0]["amount"]} if found else unknown(it)
 
     @receiver.on("payment", expect=expect_payment, transaction=database.begin)
     async def payment_changed(it: Notification, db: aiosqlite.Connection) -> None:

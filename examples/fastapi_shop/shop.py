@@ -35,6 +35,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from starlette.routing import Route
 
 from payasync import (
+    NOT_YET,
     DuplicateError,
     NotConfiguredError,
     NotSentError,
@@ -49,7 +50,7 @@ from payasync import (
     Timeouts,
 )
 from payasync.journal import SqliteJournal
-from payasync.notifications import Notification, Receiver, SqliteInbox
+from payasync.notifications import Expected, Notification, Receiver, SqliteInbox
 
 
 class Product(NamedTuple):
@@ -71,6 +72,7 @@ PAID: Final = ("paid", "refunded")
 UNSETTLED: Final = ("open", "checking", "unsent", "refused", "processing")
 NOT_MADE: Final = ("refused", "failed")
 LATE: Final = timedelta(minutes=1)  # longer than a call takes
+TRIES: Final = 4  # the pauses after them last for about a minute
 
 # How your service names these fields, in responses and in notifications.
 TOTAL_AMOUNT: Final = "totalAmt"
@@ -541,15 +543,19 @@ def register_handlers(
                 profile=shop.pay.profile,
             )
 
-    async def expect_payment(it: Notification) -> dict[str, object] | None:
+    def unknown(it: Notification) -> Expected:
+        """Ask again for about a minute: a number may be stored in a moment."""
+        return NOT_YET if it.attempt <= TRIES else None
+
+    async def expect_payment(it: Notification) -> Expected:
         async with shop.database() as db:
             order = await db.get(Order, it.out_trade_no or "")
-        return expected_payment(order) if order else None
+        return expected_payment(order) if order else unknown(it)
 
-    async def expect_refund(it: Notification) -> dict[str, object] | None:
+    async def expect_refund(it: Notification) -> Expected:
         async with shop.database() as db:
             refund = await db.get(Refund, it.out_refund_no or "")
-        return {REFUND_AMOUNT: refund.amount} if refund else None
+        return {REFUND_AMOUNT: refund.amount} if refund else unknown(it)
 
     @receiver.on("payment", expect=expect_payment, transaction=shop.database.begin)
     async def payment_changed(it: Notification, db: AsyncSession) -> None:

@@ -300,6 +300,24 @@ async def test_payment_of_another_amount_is_held(client: Client) -> None:
     assert [("open", 0)] == client.rows("SELECT state, (SELECT count(*) FROM parcels) FROM orders")
 
 
+async def test_notification_before_the_shops_own_commit_is_handled(client: Client) -> None:
+    """If a genuine notification arrives before the shop has stored the order, it is handled soon, without a person."""
+    async with Sandbox() as sandbox, serving(client.place, sandbox):
+        await client.buy()
+        client.rows("UPDATE orders SET number = 'not yet'")
+        await sandbox.customer.authorize(NUMBER)
+        await sandbox.settle()
+        async with aclosing(SqliteInbox(client.place.folder / "inbox.db")) as inbox, asyncio.timeout(SECONDS):
+            while not any(each.failures for each in await inbox.events()):
+                pass
+            client.rows(f"UPDATE orders SET number = '{NUMBER}'")  # noqa: S608 - ours
+            while not (done := await inbox.events("done")):
+                pass
+
+    assert [2] == [each.attempts for each in done]
+    assert [("paid", 1)] == client.rows("SELECT state, (SELECT count(*) FROM parcels) FROM orders")
+
+
 async def test_refund_of_another_amount_is_held(client: Client) -> None:
     """A genuine notification of a refund that the shop did not ask for changes nothing, and waits for a person."""
     async with Sandbox(refunds="by hand") as sandbox, serving(client.place, sandbox):

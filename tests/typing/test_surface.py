@@ -1,8 +1,7 @@
 """What type checkers see of the public names: mypy and pyright check this file, and it runs as a test, too."""
 
-from collections.abc import Callable, Coroutine
 from datetime import date
-from typing import Any, assert_type
+from typing import assert_type
 
 from payasync import (
     NOT_YET,
@@ -51,7 +50,7 @@ def answers(order: OrderResponse, refund: RefundResponse) -> None:
     assert_type(order.to(Session), Session)
 
 
-def handlers(receiver: Receiver, it: Notification) -> None:
+async def handlers(receiver: Receiver, it: Notification) -> None:
     """Plain and `async def` functions are handlers; `expect` may return values, `NOT_YET` or `None`."""
 
     def expect(it: Notification) -> Expected:
@@ -67,9 +66,7 @@ def handlers(receiver: Receiver, it: Notification) -> None:
         return it.attempt
 
     assert_type(receiver.on("payment", expect=expect)(plain)(it), int)
-    assert_type(
-        receiver.on("refund", expect=expect_later)(coroutine), Callable[[Notification], Coroutine[Any, Any, int]]
-    )
+    assert_type(await receiver.on("refund", expect=expect_later)(coroutine)(it), int)
 
 
 def wrong(pay: Session) -> None:
