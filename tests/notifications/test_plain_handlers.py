@@ -15,7 +15,7 @@ from attrs import define, field
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from payasync import ConfigurationError
-from payasync.notifications import Notification, SqliteInbox
+from payasync.notifications import Claim, Notification, SqliteInbox
 from tests.inside import turns, until
 from tests.notifications.databases import (
     EFFECT,
@@ -91,7 +91,6 @@ async def test_loop_goes_on_while_it_blocks(shop: Shop) -> None:
 
 async def test_threads_are_few_and_end(tmp_path: Path) -> None:
     """At most `concurrency` threads run plain functions, and none is left when the receiver is closed."""
-    before = threading.active_count()
     async with opened(tmp_path, concurrency=2) as shop:
         handler = blocking(shop)
         for number in range(5):
@@ -102,7 +101,7 @@ async def test_threads_are_few_and_end(tmp_path: Path) -> None:
         handler.go.set()
         await shop.receiver.settle()
         states = await shop.states()
-    await until(lambda: threading.active_count() <= before)
+    await until(lambda: not any(each.is_alive() for each in handler.threads))
 
     assert (2, 2, 5, ["done"] * 5) == (running, handler.most, handler.calls, states)
 
@@ -146,10 +145,12 @@ async def test_coroutine_that_cannot_be_cancelled_is_waited_for(
 
         for number in ("H1", "T1", "T2"):
             await shop.take({**PAID, "outTradeNo": number})
-        await until(lambda: "has not ended for event 1" in caplog.text)
-        shop.clock.advance(4000)
-        await until(lambda: len(calls) == 3)
-        let_go.set()
+        try:
+            await until(lambda: "has not ended for event 1" in caplog.text)
+            shop.clock.advance(4000)
+            await until(lambda: len(calls) == 3)
+        finally:
+            let_go.set()
         await shop.receiver.settle()
         first, *others = await shop.receiver.events()
 
@@ -164,15 +165,17 @@ async def test_lease_lasts_as_long_as_its_thread(tmp_path: Path) -> None:
         handler = blocking(shop)
         await shop.take()
         await until(lambda: handler.now)
-        async with opened(tmp_path, lease=30, clock=shop.clock) as other:
-            got = other.recording()
-            for _ in range(12):
-                shop.clock.advance(10)
-                await until(lambda: shop.clock.sleeping(10))
-                await other.receiver.settle()
+        other = SqliteInbox(shop.path, clock=shop.clock)
+        claims = list[Claim]()
+        for _ in range(12):
+            shop.clock.advance(10)
+            await until(lambda: shop.clock.sleeping(10))
+            claims += await other.claim(1, 30)
+        await other.aclose()
         handler.go.set()
+        event = await shop.last()
 
-        assert ("done", 1, []) == ((await shop.last()).state, (await shop.last()).attempts, got)
+        assert ("done", 1, []) == (event.state, event.attempts, claims)
 
 
 @pytest.mark.parametrize("plain", [True, False])
