@@ -187,7 +187,9 @@ class Inbox(ABC):
         """
         return await self._run(lambda _: _change(claim, SQL["own"], key=key), key)
 
-    async def finish(self, claim: Claim, state: State, reason: str = "", wait: float | None = None) -> bool:
+    async def finish(
+        self, claim: Claim, state: State, reason: str = "", wait: float | None = None, *, failed: bool = True
+    ) -> bool:
         """End a lease; return `False`, and change nothing, if it is lost.
 
         Args:
@@ -196,10 +198,12 @@ class Inbox(ABC):
             reason: Why, in one line.
             wait: Seconds until a pending event can be claimed again; this counts as a failure. `None`: it has not
                 failed, and can be claimed immediately.
+            failed: `False` if the event only has to wait: then the claim does not even count as an attempt.
         """
         if state not in ENDS and state != "pending":
             raise invalid_argument("state", f"pending, {', '.join(sorted(ENDS))}", state)
-        values = {"state": state, "reason": reason, "failed": int(wait is not None), "due": None}
+        count = {"failed": int(failed and wait is not None), "waited": int(not failed)}
+        values = {"state": state, "reason": reason, "due": None, **count}
         if state != "pending":
             return await self._run(lambda _: _change(claim, SQL["finish"], **values))
         pause = timedelta(seconds=wait or 0)

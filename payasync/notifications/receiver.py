@@ -134,7 +134,7 @@ class Receiver:
         handler_timeout: Seconds after which a handler is cancelled, and has failed.
         lease: Seconds for which an event is claimed. The lease is extended while its handlers run.
         max_bytes: The greatest length of a body, in bytes.
-        max_waiting: The most notifications that wait for the disk; further ones get status 503.
+        max_waiting: The most notifications that wait for the disk; further ones get status 503. Hints get half of it.
         retention: How long finished events are stored to recognise duplicates. It must exceed the service's longest
             redelivery. Keys of events that were confirmed, or verified without a signed time, are never deleted.
             Verified events that did not succeed are stored until you replay them.
@@ -199,7 +199,7 @@ class Receiver:
             expect=expect,
             limits=self._limits,
             pace=pace,
-            confirmer=Confirmer(inbox, verification.profile, QueryLimiter(pace.clock)),
+            confirmer=Confirmer(inbox, verification.profile, QueryLimiter(pace.clock, max(concurrency // 2, 1))),
         )
         self._current: Dispatcher | None = None
         self._ingest: Final = Ingest(
