@@ -192,7 +192,9 @@ class Inbox(ABC):
         """
         return await self._run(lambda _: _change(claim, SQL["own"], key=key), key)
 
-    async def finish(self, claim: Claim, state: State, reason: str = "", wait: float | None = None) -> bool:
+    async def finish(
+        self, claim: Claim, state: State, reason: str = "", wait: float | None = None, *, failed: bool = True
+    ) -> bool:
         """End a lease; return `False`, and change nothing, if it is lost.
 
         Args:
@@ -201,10 +203,12 @@ class Inbox(ABC):
             reason: Why, in one line.
             wait: Seconds until a pending event can be leased again; this counts as a failure. `None`: it has not
                 failed, and can be leased immediately.
+            failed: `False` if the event only has to wait: then the lease does not even count as an attempt.
         """
         if state not in ENDS and state != "pending":
             raise invalid_argument("state", f"pending, {', '.join(sorted(ENDS))}", state)
-        values = {"state": state, "reason": reason, "failed": int(wait is not None), "due": None}
+        count = {"failed": int(failed and wait is not None), "waited": int(not failed)}
+        values = {"state": state, "reason": reason, "due": None, **count}
         if state != "pending":
             # While a held event gives way to the next one, no other of its key is added.
             return await self._run(partial(_end, claim, values), claim.event.key if state == "held" else "")

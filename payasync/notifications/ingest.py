@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 from attrs import evolve, field, frozen
 from multidict import CIMultiDict
 
-from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, describe_error
+from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, clean, describe_error
 from payasync.middleware.observe import log
 from payasync.notifications.inbox import Added, Inbox, Received
 from payasync.notifications.notification import MAX_BYTES, WEBHOOK_ID, Headers, Notification, Raw, copy_body, webhook_id
@@ -19,10 +19,10 @@ from payasync.profile.profile import Profile
 from payasync.settings import not_configured
 from payasync.strict_json import ABSENT, loads
 
-MAX_WAITING: Final = 1000
-"""Notifications that wait for the disk."""
+MAX_WAITING: Final = 4000
+"""Notifications that wait for the disk. Hints may fill half of the places."""
 MAX_WAITING_BYTES: Final = 16 << 20
-"""Bytes of all bodies that wait for the disk; a single body may be longer."""
+"""Bytes of all bodies that wait for the disk; a single body may be longer. Hints may fill half of them."""
 
 CONTENT_TOO_LARGE: Final = 413
 UNAVAILABLE: Final = 503
@@ -32,7 +32,10 @@ Refusal: TypeAlias = Literal["invalid", "signature", "too_large"]
 """Why a notification is refused. Only the log says more, because a metric needs few values."""
 BODILESS: Final = frozenset({204, 205, 304})
 
-_NUMBERS: Final = re.compile(r"\d+")
+MAX_REASON: Final = 400
+"""Characters of a logged reason. At most half of them can be a name from the refused body."""
+_DETAIL: Final = re.compile(r"\d+|: .*")
+"""What differs between the reasons of one class: numbers, and the words after a colon, which may name a field."""
 
 logger: Final = logging.getLogger("payasync.notifications")
 
@@ -126,7 +129,7 @@ class Ingest:
         self._waiting = 0
         self._waiting_bytes = 0
         self._warned_of_weak_key = False
-        self._refused_for: Final = set[str]()
+        self._warned_of: Final = set[str]()
 
     async def ingest(self, raw: Raw, headers: Headers, kind: str | None) -> IngestResult:
         """Return the response to a notification, after it is on the disk.
@@ -163,11 +166,12 @@ class Ingest:
         return evolve(stored, answer=self.refusal, error=held)
 
     def _report_refusal(self, refusal: Refusal, why: str) -> None:
-        """Log why a notification is refused, each reason once as a warning: anybody may send anything, and often."""
-        reason = _NUMBERS.sub("", why)
-        level = logging.INFO if reason in self._refused_for else logging.WARNING
-        log(logger, level, "notification.refused", "refused a notification: %(reason)s", reason=why)
-        self._refused_for.add(reason)
+        """Log why a notification is refused, the first of each class of reasons as a warning: anybody may send many."""
+        reason = clean(why, MAX_REASON)
+        kind = f"{refusal} {_DETAIL.sub('', reason)}"
+        level = logging.INFO if kind in self._warned_of else logging.WARNING
+        log(logger, level, "notification.refused", "refused a notification: %(reason)s", reason=reason)
+        self._warned_of.add(kind)
         try:
             if self._on_refused is not None:
                 self._on_refused(refusal)
@@ -176,9 +180,9 @@ class Ingest:
             log(logger, logging.ERROR, "on_refused_failed", words, error_type=name, exc_info=error)
 
     async def _store(self, received: Received) -> IngestResult:
-        size = len(received.raw)
-        too_many = self._waiting >= self._max_waiting
-        if self.closed or too_many or (self._waiting and self._waiting_bytes + size > MAX_WAITING_BYTES):
+        size, share = len(received.raw), 1 if received.verified else 2  # anybody can send hints
+        too_many = self._waiting >= -(-self._max_waiting // share)
+        if self.closed or too_many or (self._waiting and self._waiting_bytes + size > MAX_WAITING_BYTES // share):
             return IngestResult(self._unavailable, received)
         self._warn_of_weak_key(received)
         self._waiting += 1

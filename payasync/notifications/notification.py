@@ -49,6 +49,8 @@ HELD: Final = "held:"
 """Begins the key of what was held before it was dispatched, so that it does not stand in the way of a better one."""
 OF_ANOTHER: Final = "merchant:"
 """Begins the key of a genuine notification of another merchant."""
+HINT: Final = "hint:"
+"""Begins the key of a notification that nobody has signed, until a query confirms it."""
 SIGNED: Final = "signed:"
 """Begins the key of a genuine notification whose signature may be of another merchant's."""
 PLURALS: Final[Mapping[str, str]] = {"payment": "payments", "refund": "refunds", "subscription": "subscriptions"}

@@ -138,7 +138,7 @@ class Receiver:
             cannot be cancelled: a warning is logged, and the receiver waits for its end.
         lease: Seconds for which an event is leased. The lease is extended while its handlers run.
         max_bytes: The greatest length of a body, in bytes.
-        max_waiting: The most notifications that wait for the disk; further ones get status 503.
+        max_waiting: The most notifications that wait for the disk; further ones get status 503. Hints get half of it.
         retention: How long finished events are stored to recognise duplicates. It must exceed the service's longest
             redelivery. Keys of events that were confirmed, or verified without a signed time, are never deleted.
             Verified events that did not succeed are stored until you replay them.
@@ -206,7 +206,12 @@ class Receiver:
             limits=self._limits,
             pace=pace,
             confirmer=Confirmer(
-                inbox, verification.profile, QueryLimiter(pace.clock), sends, pace.clock, timed=verification.timed
+                inbox,
+                verification.profile,
+                QueryLimiter(pace.clock, max(concurrency // 2, 1)),
+                sends,
+                pace.clock,
+                timed=verification.timed,
             ),
         )
         self._current: Dispatcher | None = None

@@ -19,7 +19,15 @@ from payasync.errors import (
 )
 from payasync.evidence.comparison import find_breach, is_merchant, named_merchants
 from payasync.notifications.inbox import Claim, Inbox, State
-from payasync.notifications.notification import SIGNED, Notification, build_key, kinds_told, number_at, own_number_paths
+from payasync.notifications.notification import (
+    HINT,
+    SIGNED,
+    Notification,
+    build_key,
+    kinds_told,
+    number_at,
+    own_number_paths,
+)
 from payasync.notifications.sends import Sends, suffix
 from payasync.profile.profile import Profile
 from payasync.profile.wire_names import names_of, shown_names
@@ -50,7 +58,8 @@ class Transition:
     Attributes:
         state: The state. If it is `pending`, the event is tried again.
         reason: Why, in one line.
-        wait: Seconds until an event is tried that had to wait for a query. `None`: a pending event has failed.
+        wait: Seconds until an event is tried that had to wait for a query, which is no attempt. `None`: a pending event
+            has failed.
         path: The path of the field for which an event is held, for the log.
         handler: The name of the last handler, if it is stored together with the state.
     """
@@ -242,13 +251,13 @@ class Confirmed:
 
 def hint_key(notification: Notification, *, signed: bool = False) -> str:
     """Return the key of a hint that is not confirmed yet."""
-    return f"{SIGNED if signed else 'hint:'}{notification.kind or ''}:{notification.digest}"
+    return f"{SIGNED if signed else HINT}{notification.kind or ''}:{notification.digest}"
 
 
 def release_key(key: str, event_id: int, *, may_recur: bool = False) -> str:
     """Return another key for a hint that was not confirmed, because the same hint may be true if it arrives again."""
     own = f":{event_id}"
-    is_hint = key.startswith(("hint:", SIGNED))
+    is_hint = key.startswith((HINT, SIGNED))
     return key + own if (may_recur or is_hint) and not key.endswith(own) else key
 
 
@@ -335,6 +344,17 @@ QUERY_PAUSE: Final = 60.0
 MAX_WAITING_EVENTS: Final = 10_000
 """Events that one query can answer for; further ones wait for the query after it."""
 
+BURST: Final = 100
+"""Queries about hints that may follow each other without a pause."""
+RATE: Final = 20.0
+"""Queries about hints per second, after a burst."""
+IN_FLIGHT_PAUSE: Final = 5.0
+"""Seconds that an event waits while a query about its number is in flight."""
+MAX_TURNS: Final = 10_000
+"""Events whose turn to query is remembered."""
+_TINY: Final = 0.001
+"""Seconds by which an event may come before its turn, because stored times are rounded."""
+
 QueryKey: TypeAlias = tuple[str, str]
 """The name of the operation, and the number."""
 
@@ -364,31 +384,80 @@ class _LastQuery:
         return Transition("pending", why, seconds)
 
 
+@define
+class _Bucket:
+    """Limits queries about all numbers together: a token bucket. Who finds no token gets a turn, in order.
+
+    Attributes:
+        full_at: When the bucket has all its tokens again, in seconds since 1970.
+        turns: The times of the turns, by event, the next one first.
+    """
+
+    full_at: float = 0.0
+    turns: dict[int, float] = Factory(dict)
+
+    def take(self, event: int, now: float, is_free: Callable[[], bool]) -> float:
+        """Take a token for an event, and return 0; or return the seconds until its turn."""
+        filling = BURST / RATE
+        if self.full_at > now + filling + _TINY:  # the clock was set back
+            self.full_at, self.turns = now, {}
+        while self.turns and next(iter(self.turns.values())) < now - filling:  # it did not come: the token is free
+            del self.turns[next(iter(self.turns))]
+        turn = self.turns.get(event)
+        if turn is not None and turn > now + _TINY:
+            return turn - now
+        self.turns.pop(event, None)
+        missing = 1 - BURST + (self.full_at - now) * RATE
+        if missing + (len(self.turns) if turn is None else 0) <= RATE * _TINY and is_free():
+            self.full_at = max(self.full_at, now) + 1 / RATE
+            return 0.0
+        wait = (max(missing, 1) + len(self.turns)) / RATE
+        if len(self.turns) < MAX_TURNS:
+            self.turns[event] = now + wait
+        return wait
+
+
 class QueryLimiter:
     """Limits the queries of one receiver in one process.
 
+    Notifications that the service signed have a bucket of their own, so that strangers' hints do not delay them.
+
     Args:
         clock: Returns seconds since 1970.
+        most: The most queries in flight, so that a slow service does not delay events that need no query.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], most: int) -> None:
         self._clock: Final = clock
+        self._most: Final = most
         self._queries: Final = dict[QueryKey, _LastQuery]()
+        self._buckets: Final = _Bucket(), _Bucket()
 
-    def recall(self, query_key: QueryKey, event: int, failures: int) -> Confirmed | Transition | None:
-        """Return the last query's result for an event, or a transition that makes it wait; `None` if it may query now.
+    def recall(self, query_key: QueryKey, event: int, *, signed: bool = False) -> Confirmed | Transition | None:
+        """Return the last query's result for an event, or a transition that makes it wait; `None` if it queries now.
 
         Args:
             query_key: What the event would query.
             event: The event's id.
-            failures: How often it has failed, this time included.
+            signed: Whether its notification has a valid signature.
         """
+        if known := self._recall_number(query_key, event):
+            return known
+        if wait := self._buckets[signed].take(event, self._clock(), self._is_free):
+            return Transition("pending", "it waits for its turn, because many hints wait for a query", wait)
+        return None
+
+    def _is_free(self) -> bool:
+        """Return whether one more query may be in flight."""
+        loop = asyncio.get_running_loop()
+        return sum(each.loop is loop for each in self._queries.values()) < self._most
+
+    def _recall_number(self, query_key: QueryKey, event: int) -> Confirmed | Transition | None:
         last, now = self._queries.get(query_key), self._clock()
         if last is None:
             return None
         if last.loop is asyncio.get_running_loop():
-            pause = min(longest_wait(failures), QUERY_PAUSE)
-            return last.wait(event, pause, "a query about the same number is in flight")
+            return last.wait(event, IN_FLIGHT_PAUSE, "a query about the same number is in flight")
         # If `until` is later, the clock was set back.
         if last.confirmed is None or not now < last.until <= now + QUERY_PAUSE:
             return None
@@ -478,7 +547,9 @@ class Confirmer:
         if isinstance(query, Transition):
             return query
         event, query_key = claim.event, (query.operation.name, str(query.reference))
-        if known := self.limiter.recall(query_key, event.id, event.failures + 1):
+        # Only a hint that nobody has signed, and that no query has confirmed yet, has such a key.
+        signed = not event.key.startswith(HINT)
+        if known := self.limiter.recall(query_key, event.id, signed=signed):
             return known if isinstance(known, Transition) else await self._judge_time(hint, known)
         self.limiter.begin(query_key, event.id)
         end_state: Confirmed | None = None
@@ -488,8 +559,8 @@ class Confirmer:
         except Exception as error:  # noqa: BLE001 - no error confirms a hint
             return judge_error(error, self.profile, age)
         else:
-            signed = hint.state if hint.verified else None
-            found = judge_response(query, hint.kind or "", response, self.profile, age, signed=signed)
+            named = hint.state if hint.verified else None
+            found = judge_response(query, hint.kind or "", response, self.profile, age, signed=named)
             if isinstance(found, Transition):
                 return found
             found = evolve(found, known=asked_at - response.age)
@@ -508,7 +579,7 @@ class Confirmer:
             return hold_early(early)
         if not hint.verified:
             # A signed hint that is right keeps its own key, by which an older payasync may have handled it.
-            right = self.timed and state == hint.state and not (hint.weak or hint.dedup_key.startswith("hint:"))
+            right = self.timed and state == hint.state and not (hint.weak or hint.dedup_key.startswith(HINT))
             return evolve(found, key=(hint.dedup_key if right else found.key) + suffix(hint, state, sends))
         if state == hint.state:
             return evolve(found, key=self.sends.key(hint, state, sends))

@@ -343,7 +343,8 @@ class Worker:
 
     async def _store_end(self, claim: Claim, transition: Transition, wait: float | None) -> bool:
         """Store the mark of the last handler before the next state; return whether the lease was still held."""
-        finish = partial(self.inbox.finish, claim, transition.state, transition.reason, wait)
+        only_waits = transition.wait is not None
+        finish = partial(self.inbox.finish, claim, transition.state, transition.reason, wait, failed=not only_waits)
         if not transition.handler:
             return await finish()
         mark = self.inbox.handled(claim, transition.handler)

@@ -238,6 +238,14 @@ async def test_retry_waits_until_it_is_due(inbox: Inbox, clock: Clock, wait: int
     assert 1 == len(await inbox.claim(1, LEASE))
 
 
+async def test_wait_is_no_attempt(inbox: Inbox) -> None:
+    """If an event only has to wait, its claim counts neither as an attempt nor as a failure."""
+    await inbox.finish(await claimed(inbox), "pending", "later", 30, failed=False)
+    event = await only(inbox)
+
+    assert (0, 0, 30) == (event.attempts, event.failures, await inbox.next_due())
+
+
 async def test_only_failures_count_as_such(inbox: Inbox, clock: Clock) -> None:
     """Only an attempt that failed counts as a failure; an interrupted one does not."""
     failures = list[int]()

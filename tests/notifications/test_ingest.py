@@ -17,20 +17,21 @@ import aiohttp
 import pytest
 import uvicorn
 from aiohttp import web
-from attrs import evolve
+from attrs import evolve, frozen
 from fastapi import FastAPI
 from litestar import Litestar
 from litestar.handlers import asgi
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payasync import ConfigurationError, NotConfiguredError, Profile, StorageError
+from payasync import ConfigurationError, InvalidSignatureError, NotConfiguredError, Profile, StorageError
 from payasync.notifications import Answer, Notification, Receiver, SqliteInbox, ingest, verify
-from payasync.notifications.ingest import build_received
-from payasync.notifications.verification import MISMATCH, sign_webhook
+from payasync.notifications.ingest import MAX_REASON, Ingest, build_received
+from payasync.notifications.notification import with_facts
+from payasync.notifications.verification import MISMATCH, Examined, Verification, sign_webhook
 from payasync.sandbox import PROFILE
 from tests.inside import until
-from tests.notifications.merchant import PAID, REFUNDED, SIGNED, Clock, Shop, Tampered, opened
+from tests.notifications.merchant import CREDENTIALS, PAID, REFUNDED, SIGNED, UNSIGNED, Clock, Shop, Tampered, opened
 from tests.notifications.wire import dripped, exchanged
 
 YES = Answer(200, '{"received":true}', {"Content-Type": "application/json"})
@@ -268,6 +269,70 @@ async def test_so_many_bytes_wait_for_the_disk_and_no_more(tmp_path: Path, monke
 
 
 GENUINE: Final = "InvalidSignatureError: the notification is not verified: "
+
+
+@frozen
+class Signed(Verification):
+    """Believes what says that it is signed; all else is a hint. It quotes what it refuses."""
+
+    def examine(self, raw: Any, headers: Any, **given: Any) -> Examined:
+        """Return a notification, or a hint."""
+        if raw.startswith(b"!"):
+            raise InvalidSignatureError("refused", field="sign", reason=raw.decode())
+        return Examined(with_facts(super().examine(raw, headers, **given).notification, verified=b"signed" in raw))
+
+
+@pytest.mark.parametrize(("places", "room"), [(4, 1_000_000), (1000, 100)])
+async def test_hints_push_out_nothing_that_is_signed(
+    places: int, room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While notifications wait for the disk, hints get half of the places and half of the bytes."""
+    monkeypatch.setattr(ingest, "MAX_WAITING_BYTES", room)
+    gate = gated(tmp_path)
+    taken = Ingest(
+        Signed(UNSIGNED, credentials=CREDENTIALS), gate, clock=Clock(), on_stored=lambda: None, max_waiting=places
+    )
+    bodies = [b'{"%s":%10d}' % (name, number) for name in (b"hint..", b"signed") for number in range(3)]
+    taking = list[asyncio.Task[ingest.IngestResult]]()
+    for body in bodies:
+        taking.append(asyncio.create_task(taken.ingest(body, {}, "payment")))
+        await until(lambda: taking[-1].done() or gate.calls["add"] == len([each for each in taking if not each.done()]))
+    gate.gates["add"].set()
+    results = await asyncio.gather(*taking)
+    await gate.aclose()
+
+    assert [200, 200, 503] * 2 == [each.answer.status for each in results]
+
+
+async def test_forgeries_are_few_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Forged bodies are one warning for each class of reasons, whatever names they have. Long names are cut."""
+    caplog.set_level(logging.INFO, "payasync.notifications")
+    answers = list[Answer]()
+    async with opened(tmp_path, profile=in_the_body()) as shop:
+        for letter in "abcdefghij":
+            name = f"{letter}\r\n\x1b[2J\u202e{letter * 1000}"
+            for odd in ({f"{name}=": 1}, {name: True}, {name: "a=b&c"}, {name: 1.5}, {"sign": name}, {"sign": 1}):
+                body = {"type": "payment.paid", "data": {**PAID, "sign": "ab" * 32, **odd}}
+                answers.append(await shop.receiver.receive(json.dumps(body).encode(), {}, "payment"))
+    texts = [each.getMessage() for each in caplog.records]
+
+    assert [NO] * 60 == answers
+    assert ["cannot be checked", "is not valid", "is not a text"] == [
+        next(words for words in ("cannot be checked", "is not valid", "is not a text") if words in each.getMessage())
+        for each in caplog.records
+        if each.levelname == "WARNING"
+    ]
+    assert [] == [each for each in texts if not each.isprintable() or len(each) > MAX_REASON + 50]
+
+
+async def test_reason_is_one_short_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A reason is logged as one line of printable characters, which has an end."""
+    inbox = gated(tmp_path)
+    refusing = Ingest(Signed(UNSIGNED, credentials=CREDENTIALS), inbox, clock=Clock(), on_stored=lambda: None)
+    await refusing.ingest(f"!\r\n\x1b[2J\u202e{'x' * 5000}".encode(), {}, None)
+    await inbox.aclose()
+
+    assert f"refused a notification: sign ! ?[2J?{'x' * (MAX_REASON - 13)}…" == caplog.messages[0]
 
 
 async def test_refusal_is_explained_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

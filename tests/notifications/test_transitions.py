@@ -1,6 +1,7 @@
 """What becomes of an event: decisions, and hints that the service, which is the sandbox here, confirms."""
 
 import asyncio
+import heapq
 import json
 import weakref
 from collections.abc import AsyncGenerator
@@ -34,11 +35,14 @@ from payasync.errors import PayasyncError, describe_error
 from payasync.notifications import Notification
 from payasync.notifications.transitions import (
     ATTEMPTS,
+    BURST,
     DEFAULT_QUARANTINE,
     MAX_INTERRUPTIONS,
+    MAX_TURNS,
     MAX_UNCONFIRMED,
     MAX_WAITING_EVENTS,
     QUERY_PAUSE,
+    RATE,
     Confirmed,
     QueryLimiter,
     Transition,
@@ -440,7 +444,7 @@ END_STATE = paid()
 @pytest.fixture
 def questions(clock: Clock) -> QueryLimiter:
     """What a receiver knows that has asked nothing yet."""
-    return QueryLimiter(clock)
+    return QueryLimiter(clock, most=BURST)
 
 
 def asked(questions: QueryLimiter, event: int = 1, confirmed: Confirmed | None = END_STATE) -> None:
@@ -452,11 +456,11 @@ def asked(questions: QueryLimiter, event: int = 1, confirmed: Confirmed | None =
 async def test_response_that_is_not_final_holds_up_no_event(questions: QueryLimiter) -> None:
     """If nothing is final yet, or the query failed, the next event queries for itself."""
     questions.begin(QUESTION, 1)
-    waiting = questions.recall(QUESTION, 2, 1)
+    waiting = questions.recall(QUESTION, 2)
     questions.end(QUESTION, None)
 
     assert "pending" == state_of(waiting)
-    assert questions.recall(QUESTION, 2, 1) is None
+    assert questions.recall(QUESTION, 2) is None
 
 
 @pytest.mark.parametrize("jump", [QUERY_PAUSE, -3600.0])
@@ -465,20 +469,20 @@ async def test_quiet_ends(questions: QueryLimiter, clock: Clock, jump: float) ->
     asked(questions)
     clock.advance(jump)
 
-    assert questions.recall(QUESTION, 1, 1) is None
+    assert questions.recall(QUESTION, 1) is None
 
 
 async def test_memory_is_bounded(questions: QueryLimiter, clock: Clock) -> None:
     """The query limiter forgets old queries with their responses, and at most `MAX_WAITING_EVENTS` events share one."""
     asked(questions)
     for event in range(2, MAX_WAITING_EVENTS + 3):
-        questions.recall(QUESTION, event, 1)
+        questions.recall(QUESTION, event)
     clock.advance(QUERY_PAUSE)
     last = paid()
     held = weakref.ref(last.response)
     asked(questions, 2, last)
     spoken_for = [
-        questions.recall(QUESTION, event, 1) is last for event in (MAX_WAITING_EVENTS + 1, MAX_WAITING_EVENTS + 2)
+        questions.recall(QUESTION, event) is last for event in (MAX_WAITING_EVENTS + 1, MAX_WAITING_EVENTS + 2)
     ]
     del last
     clock.advance(2 * QUERY_PAUSE)
@@ -493,17 +497,17 @@ async def test_memory_is_bounded(questions: QueryLimiter, clock: Clock) -> None:
 
 def test_query_of_a_loop_that_has_ended() -> None:
     """A query of a loop that has ended is not in flight: another loop queries again, and keeps its own result."""
-    questions = QueryLimiter(Clock())
+    questions = QueryLimiter(Clock(), most=BURST)
     first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
 
     async def begin(event: int) -> Any:
-        known = questions.recall(QUESTION, event, 1)
+        known = questions.recall(QUESTION, event)
         questions.begin(QUESTION, event)
         return known
 
     async def end() -> Any:
         questions.end(QUESTION, END_STATE)
-        return questions.recall(QUESTION, 3, 1)
+        return questions.recall(QUESTION, 3)
 
     try:
         first.run_until_complete(begin(1))
@@ -516,6 +520,93 @@ def test_query_of_a_loop_that_has_ended() -> None:
 
     assert (None, None) == (free, late)
     assert isinstance(waits, Transition)
+
+
+def waits(questions: QueryLimiter, *events: int, signed: bool = False) -> list[float]:
+    """Have events ask about numbers of their own; return how long each has to wait for its turn, 0 if it asked."""
+    found = list[float]()
+    for event in events:
+        query = ("orders.query", f"T{event}")
+        known = questions.recall(query, event, signed=signed)
+        if known is None:
+            questions.begin(query, event)
+            questions.end(query, None)
+        found.append(known.wait or 0 if isinstance(known, Transition) else 0)
+    return found
+
+
+async def test_hints_query_in_order_and_not_too_often(questions: QueryLimiter, clock: Clock) -> None:
+    """Hints about different numbers cause 100 queries, then 20 a second, in order. None waits for its turn twice."""
+    began = clock()
+    due, asked, claims = [(began, event) for event in range(300)], dict[int, float](), 0
+    while due:
+        moment, event = heapq.heappop(due)
+        clock.advance(max(moment - clock(), 0))
+        claims += 1
+        (wait,) = waits(questions, event)
+        if wait:
+            heapq.heappush(due, (clock() + wait, event))
+        else:
+            asked[event] = clock() - began
+
+    assert list(range(300)) == list(asked)
+    assert [0.0] * BURST + [(event + 1) / RATE for event in range(200)] == pytest.approx(list(asked.values()), abs=0.01)
+    assert BURST + 2 * 200 == claims
+
+
+async def test_hints_delay_nothing_that_is_signed(questions: QueryLimiter) -> None:
+    """Notifications that the service signed have a bucket of their own."""
+    waits(questions, *range(1000))
+
+    assert [0.0] * BURST == waits(questions, *range(1000, 1000 + BURST), signed=True)
+    assert waits(questions, 2000, signed=True) > [0.0]
+
+
+async def test_hint_that_comes_later_does_not_overtake(questions: QueryLimiter, clock: Clock) -> None:
+    """A token belongs to the hint whose turn it is, even if another one comes first."""
+    waits(questions, *range(BURST + 1))
+    clock.advance(1 / RATE)
+
+    assert [2 / RATE, 0.0] == pytest.approx(waits(questions, 1000, BURST))
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0])
+async def test_queries_after_the_clock_was_set(questions: QueryLimiter, clock: Clock, jump: float) -> None:
+    """After a jump of the clock, a burst of hints may query again, and no more, however many have waited."""
+    waits(questions, *range(1000))
+    clock.advance(jump)
+
+    assert BURST == waits(questions, *range(100, 1000)).count(0.0)
+
+
+async def test_turn_that_nobody_takes_is_free_again(questions: QueryLimiter, clock: Clock) -> None:
+    """If events do not come at their turns, because another process has claimed them, others may query instead."""
+    waits(questions, *range(2 * BURST))
+    clock.advance(2 * BURST / RATE + 1)
+
+    assert [0.0] == waits(questions, 1000)
+
+
+async def test_turns_are_bounded(questions: QueryLimiter) -> None:
+    """Of very many hints, the last ones have no turn: they come again when the others have had theirs."""
+    last = waits(questions, *range(BURST + MAX_TURNS + 2))[-2:]
+
+    assert [(MAX_TURNS + 1) / RATE] * 2 == pytest.approx(last, abs=0.01)
+
+
+async def test_few_queries_are_in_flight(clock: Clock) -> None:
+    """If the service is slow, hints wait, so that they do not take the place of events that need no query."""
+    questions = QueryLimiter(clock, most=2)
+    for event in (1, 2):
+        questions.begin(("orders.query", f"T{event}"), event)
+    (wait,) = waits(questions, 3)
+    clock.advance(wait)
+    (again,) = waits(questions, 3)
+    questions.end(("orders.query", "T1"), None)
+    clock.advance(again)
+
+    assert (1 / RATE, 1 / RATE) == pytest.approx((wait, again))
+    assert [0.0] == waits(questions, 3)
 
 
 class Hinted(Shop):
@@ -794,6 +885,38 @@ async def test_one_query_is_in_flight_about_one_number(tmp_path: Path) -> None:
 
         assert ["a query about the same number is in flight"] * 2 == [each.reason for each in waiting]
         assert (2, [2, 2, 3, 3], {"done"}) == (len(got), asked, set(await shop.states()))
+
+
+async def test_flood_of_hints_is_asked_about_slowly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hints about many numbers wait for a query, which counts neither as an attempt nor as a failure."""
+    monkeypatch.setattr("payasync.notifications.transitions.BURST", 10)
+    async with hinted(tmp_path, concurrency=50) as shop:
+        shop.recording("payment")
+        for number in range(40):
+            await shop.send({"outTradeNo": f"X{number}"})
+        await shop.receiver.settle()
+        waiting = (await shop.receiver.events("pending"))[10:]
+        asked = [shop.asked()]
+        for _ in range(2):
+            await shop.pass_by(0.5)
+            asked.append(shop.asked())
+
+    assert [10, 20, 30] == asked
+    assert {(0, 0, "it waits for its turn, because many hints wait for a query")} == {
+        (each.attempts, each.failures, each.reason) for each in waiting
+    }
+
+
+async def test_half_of_the_concurrency_waits_for_the_service(tmp_path: Path) -> None:
+    """Half of the events that may be handled at the same time may wait for responses; a further hint waits."""
+    async with hinted(tmp_path, concurrency=2) as shop:
+        shop.recording("payment")
+        shop.sandbox.faults.latency("orders.query", seconds=0.5, times=None)
+        for number in range(2):
+            await shop.send({"outTradeNo": f"X{number}"})
+        await shop.receiver.settle()
+
+        assert 1 == shop.asked()
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,8 @@ RETURNING id;
 
 -- name: finish
 UPDATE payasync_events
-SET state = :state, reason = :reason, due = :due, since = :now, failures = failures + :failed
+SET state = :state, reason = :reason, due = :due, since = :now,
+    failures = failures + :failed, attempts = attempts - :waited
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: supersede
