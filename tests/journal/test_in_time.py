@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from threading import Event
@@ -188,7 +188,7 @@ KEYED: Final = evolve(SAYS, idempotency=Idempotency(header="Idempotency-Key", li
 
 
 @asynccontextmanager
-async def ordering(store: Journal, clock: Clock, profile: Profile = SAYS) -> AsyncIterator[Orders]:
+async def ordering(store: Journal, clock: Clock, profile: Profile = SAYS) -> AsyncGenerator[Orders]:
     """Open a session with a service where orders can be placed, and are closed when they are asked about."""
     says = {"/payment/unifiedorder": order("PENDING"), "/payment/closeorder": order("CLOSED")}
     says["/payment/orderquery"] = order("CLOSED")
