@@ -1,5 +1,6 @@
 """Exceptions that come at any moment of the main thread, as those of a signal do."""
 
+import gc
 import sys
 from collections.abc import Callable
 from itertools import count
@@ -30,12 +31,15 @@ class Interruption:
         self._where: list[str] = []
 
     def __enter__(self) -> list[str]:
-        self._before = sys.getprofile()
+        self._before, self._collects = sys.getprofile(), gc.isenabled()
+        gc.disable()  # an exception in a callback of the collector would only be printed
         sys.setprofile(self._look)
         return self._where
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(self._before)
+        if self._collects:
+            gc.enable()
 
     def _look(self, frame: FrameType, event: str, _: Any) -> None:
         name = frame.f_code.co_filename

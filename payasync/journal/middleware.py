@@ -185,18 +185,21 @@ class Recorder:
         A query may show that order. A response to the close itself is about it if the last place arrives later, or has
         ended since the close began.
         """
-        if call.operation != CLOSE_ORDER or close.reference is None:
+        if call.operation != CLOSE_ORDER:
             return ""
-        finding = self._journal.find(PLACE_ORDER.name, close.reference, merchant=close.merchant)
-        places: Intents | None = None
-        with suppress(PayasyncError):
-            places = await self._wait_in_time(call, PendingResult.of(finding))
+        places: Intents | None = await self._wait_in_time(call, PendingResult.of(self._places_of(close)))
         if places is None:
             return NOT_READ
         quarantine = call.profile.recovery.quarantine
         in_doubt = {"sending", "unknown", "manual"}
         late = [each for each in places if reply.recovered or each.state in in_doubt or each.last_send > close.updated]
         return EARLIER if any(sends_about(close, each, quarantine) > 1 for each in late) else ""
+
+    async def _places_of(self, close: Intent) -> Intents | None:
+        """Return the intents that placed an order, or `None` if the journal fails."""
+        with suppress(PayasyncError):
+            return await self._journal.find(PLACE_ORDER.name, close.reference or "", merchant=close.merchant)
+        return None
 
     async def _settle_failed(
         self, call: Call, error: Exception, intent: Intent, lease: Lease, notify: Notify | None

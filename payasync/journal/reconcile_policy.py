@@ -252,8 +252,8 @@ def decide(
         place: Of a close: the intent that placed its order, if it is known.
     """
     pause, accepted = _draw_pause(intent, result, patience, jitter), intent.state == "accepted"
-    last = max(each.last_send for each in (intent, place) if each and each.state != "rejected")
-    in_doubt = (asked_at - last).total_seconds()
+    late = place if place and place.sends > 1 and place.state != "rejected" else intent
+    in_doubt = (asked_at - max(intent.last_send, late.last_send)).total_seconds()
     final = counts_after(
         result.claim,
         intent.operation,

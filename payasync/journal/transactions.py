@@ -330,11 +330,12 @@ def _recheck_close(begun: BeginResult, now: datetime) -> Transaction[BeginResult
 
     The response to it may be about the order before, which was closed when the last place arrived.
     """
-    close = begun.intent
-    if begun.step not in {Step.ANSWER, Step.ASK} or close.operation != CLOSE_ORDER.name or close.damaged:
+    close, step = begun.intent, begun.step
+    if step not in {Step.ANSWER, Step.ASK} or close.operation != CLOSE_ORDER.name or close.state == "manual":
         return begun
-    place, closed = (yield from _place_of(close)), {"rejected"} if begun.step is Step.ANSWER else set[State]()
-    if close.state == "manual" or place is None or place.sends < 2 or place.state in {"new", *closed}:  # noqa: PLR2004 - twice
+    settled = {"new", "rejected"} if step is Step.ANSWER else {"new"}
+    place = None if close.damaged else (yield from _place_of(close))
+    if place is None or place.sends < 2 or place.state in settled:  # noqa: PLR2004 - twice
         return begun
     ended = yield from _end_close(place, now, queued=close.queued)
     return next((BeginResult(Step.SEND, each) for each in ended if each.id == close.id), begun)

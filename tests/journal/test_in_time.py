@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from threading import Event
 from typing import Any, Final
@@ -12,6 +13,7 @@ from attrs import evolve
 
 from payasync import CloseOrder, OutcomeUnknownError, PayasyncError, PlaceOrder, Recovery, ServiceError, Session
 from payasync.journal import Journal, Reconciler
+from payasync.profile.profile import Profile
 from payasync.profile.schema import Idempotency
 from payasync.settings import Pace
 from tests.foreign.recorder import Answer, Recorder, answer
@@ -177,22 +179,35 @@ class Orders:
         """Return how many requests came to a path."""
         return sum(each.path == path for each in self.recorder.requests)
 
+    def keys(self, path: str) -> list[tuple[str, ...]]:
+        """Return the idempotency keys of the requests that came to a path."""
+        return [tuple(each.header("Idempotency-Key")) for each in self.recorder.requests if each.path == path]
+
+
+KEYED: Final = evolve(SAYS, idempotency=Idempotency(header="Idempotency-Key", lifetime=86_400))
+
+
+@asynccontextmanager
+async def ordering(store: Journal, clock: Clock, profile: Profile = SAYS) -> AsyncGenerator[Orders]:
+    """Open a session with a service where orders can be placed, and are closed when they are asked about."""
+    says = {"/payment/unifiedorder": order("PENDING"), "/payment/closeorder": order("CLOSED")}
+    says["/payment/orderquery"] = order("CLOSED")
+    with Recorder(by_path=says) as recorder:
+        async with session(recorder, profile, journal=store, retry=QUICK) as pay:
+            yield Orders(says, recorder, pay, store, clock)
+
 
 @pytest.fixture
 async def orders(store: Journal, clock: Clock) -> AsyncIterator[Orders]:
     """An order that was placed, and closed."""
-    says = {"/payment/unifiedorder": order("PENDING"), "/payment/closeorder": order("CLOSED")}
-    says["/payment/orderquery"] = order("CLOSED")
-    with Recorder(by_path=says) as recorder:
-        async with session(recorder, SAYS, journal=store, retry=QUICK) as pay:
-            orders = Orders(says, recorder, pay, store, clock)
-            await orders.called(PLACE)
-            await orders.called(CLOSE)
+    async with ordering(store, clock) as orders:
+        await orders.called(PLACE)
+        await orders.called(CLOSE)
 
-            assert {"orders.place": "rejected", "orders.close": "succeeded"} == await orders.reconciled(QUARANTINE)
+        assert {"orders.place": "rejected", "orders.close": "succeeded"} == await orders.reconciled(QUARANTINE)
 
-            clock.advance(1)
-            yield orders
+        clock.advance(1)
+        yield orders
 
 
 async def test_close_is_sent_again_after_a_new_place(orders: Orders) -> None:
@@ -303,17 +318,13 @@ async def test_close_is_of_no_place_that_ended_after_it_began(orders: Orders) ->
 
 async def test_reconciler_sends_a_close_again_under_a_new_key(store: Journal, clock: Clock) -> None:
     """A queued close that the reconciler sends again has a new idempotency key, too."""
-    says = {"/payment/unifiedorder": order("PENDING"), "/payment/closeorder": LOST}
-    says["/payment/orderquery"] = order("PENDING")
-    keyed = evolve(SAYS, idempotency=Idempotency(header="Idempotency-Key", lifetime=86_400))
-    with Recorder(by_path=says) as recorder:
-        async with session(recorder, keyed, journal=store, retry=QUICK) as pay:
-            orders = Orders(says, recorder, pay, store, clock)
-            await orders.called(PLACE)
-            await outcome_of(pay.execute(await store.add(CLOSE, merchant="M1")))
-            first = orders.received("/payment/closeorder")
-            await orders.reconciled(QUARANTINE + 1)
-    keys = [tuple(each.header("Idempotency-Key")) for each in recorder.requests if each.path == "/payment/closeorder"]
+    async with ordering(store, clock, KEYED) as orders:
+        orders.says |= {"/payment/closeorder": LOST, "/payment/orderquery": order("PENDING")}
+        await orders.called(PLACE)
+        await outcome_of(orders.pay.execute(await store.add(CLOSE, merchant="M1")))
+        first = orders.received("/payment/closeorder")
+        await orders.reconciled(QUARANTINE + 1)
+    keys = orders.keys("/payment/closeorder")
 
     assert set(keys[:first]).isdisjoint(keys[first:])
     assert first < len(keys)
@@ -374,22 +385,16 @@ async def test_close_is_in_doubt_if_the_journal_does_not_say_what_was_placed(ord
 
 async def test_close_that_is_sent_again_has_a_new_key(store: Journal, clock: Clock) -> None:
     """A close that is sent again beside a late place has a new idempotency key, or it would get the old response."""
-    says = {"/payment/unifiedorder": order("PENDING"), "/payment/closeorder": order("CLOSED")}
-    says["/payment/orderquery"] = order("CLOSED")
-    keyed = evolve(SAYS, idempotency=Idempotency(header="Idempotency-Key", lifetime=86_400))
-    with Recorder(by_path=says) as recorder:
-        async with session(recorder, keyed, journal=store, retry=QUICK) as pay:
-            orders = Orders(says, recorder, pay, store, clock)
-            await orders.called(PLACE)
+    async with ordering(store, clock, KEYED) as orders:
+        await orders.called(PLACE)
+        await orders.called(CLOSE)
+        await orders.reconciled(QUARANTINE)
+        orders.says |= {"/payment/unifiedorder": LOST, "/payment/orderquery": ABSENT}
+        await orders.called(PLACE)
+        for _ in range(3):
             await orders.called(CLOSE)
-            await orders.reconciled(QUARANTINE)
-            says |= {"/payment/unifiedorder": LOST, "/payment/orderquery": ABSENT}
-            await orders.called(PLACE)
-            for _ in range(3):
-                await orders.called(CLOSE)
-    closes = [each for each in recorder.requests if each.path == "/payment/closeorder"]
 
-    assert 4 == len({tuple(each.header("Idempotency-Key")) for each in closes})
+    assert 4 == len(set(orders.keys("/payment/closeorder")))
 
 
 async def test_place_during_a_close_ends_the_record_of_that_close(orders: Orders, store: Journal) -> None:

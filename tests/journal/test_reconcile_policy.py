@@ -250,7 +250,11 @@ UNMATCHED_FOR_GOOD: Final = evolve(UNMATCHED, state="manual")
 
 
 def decided(
-    intent: Intent, evidence: QueryResult, after: float = 0.0, quarantine: float | None = QUARANTINE
+    intent: Intent,
+    evidence: QueryResult,
+    after: float = 0.0,
+    quarantine: float | None = QUARANTINE,
+    place: Intent | None = None,
 ) -> Decision:
     """Return what follows from a question so many seconds after the start, with all of the jitter."""
     return decide(
@@ -260,6 +264,7 @@ def decided(
         quarantine=quarantine,
         patience=PATIENCE,
         jitter=lambda bound: bound,
+        place=place,
     )
 
 
@@ -411,6 +416,15 @@ def test_what_follows_for_an_accepted_write(
     accepted = unknown(**{"state": "accepted", "asked": 50, "queued": True, **facts})
 
     check_decision(decided(accepted, result), {"state": "accepted", **expected})
+
+
+@pytest.mark.parametrize(("sends", "expected"), [(1, "succeeded"), (2, "unknown")])
+def test_only_a_second_place_delays_the_end_of_a_close(sends: int, expected: State) -> None:
+    """If an order was placed once, "closed" ends its close, also while the journal records something of that order."""
+    place = kept(operation="orders.place", state="accepted", attempts=sends, updated=START + timedelta(seconds=20))
+    close = unknown(operation="orders.close", reference="T1", number="orders.close:T1")
+
+    assert expected == decided(close, said("succeeded"), 10, place=place).state
 
 
 def test_without_a_quarantine_not_found_is_never_final() -> None:

@@ -76,7 +76,7 @@ async def test_others_wait_while_a_database_is_migrated(postgres_dsn: str) -> No
     older = Database(Hidden(postgres_dsn), evolve(POSTGRES_JOURNAL, migrations=POSTGRES_JOURNAL.migrations[:-1]))
     await older.run(lambda transaction: transaction.rows("SELECT 1 AS one"))
     await older.aclose()
-    impatient = make_conninfo(postgres_dsn, options="-c lock_timeout=1ms -c statement_timeout=50ms")
+    impatient = make_conninfo(postgres_dsn, options="-c lock_timeout=1ms -c statement_timeout=1s")
     async with (
         await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as migrating,
         PostgresJournal(impatient) as journal,
@@ -86,7 +86,7 @@ async def test_others_wait_while_a_database_is_migrated(postgres_dsn: str) -> No
         waits = "SELECT count(*), pg_sleep(0.01) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
         while not listing.done() and not (await (await migrating.execute(waits)).fetchall())[0][0]:
             pass
-        await migrating.execute("SELECT pg_sleep(0.2)")  # longer than its role may wait
+        await migrating.execute("SELECT pg_sleep(1.1)")  # longer than its role may wait
         assert not listing.done()
 
         await migrating.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))
