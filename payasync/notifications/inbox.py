@@ -54,6 +54,7 @@ class Received:
         raw: The body, as it was received, but without gzip.
         headers: Those of `STORED_HEADERS`, as they were received.
         received_at: The time of arrival, an aware datetime.
+        event_time: When it happened, as the service says, if the profile locates that.
         sends: How often the journal had sent the write that has ended; 1 for any other event.
     """
 
@@ -68,6 +69,7 @@ class Received:
     raw: bytes = field(repr=False)
     headers: Mapping[str, str] = field(factory=dict, converter=_select_stored, repr=False)
     received_at: datetime
+    event_time: datetime | None = None
     sends: int = 1
 
 
@@ -98,7 +100,6 @@ class InboxEvent:
         reason: Why it is in that state, in one line; may be empty.
         due: When it can be leased, or when its lease ends; `None` in any other state.
         handled: The names of the handlers that have handled it.
-        event_time: When it happened, as the service says, if that is stored.
     """
 
     id: int

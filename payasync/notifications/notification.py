@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -25,6 +26,7 @@ from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
 from payasync.settings import invalid_setting
+from payasync.signing.templates import parse_time
 from payasync.strict_json import ABSENT, MAX_DEPTH, LongInteger, at, loads_exact
 from payasync.transport.send import gunzip
 from payasync.wire.request import Request
@@ -75,6 +77,7 @@ class Notification:
         digest: SHA-256 of the body without what a redelivery may change, in hexadecimal.
         verified: The signature is valid: `data`, and every value read from it, comes from the service.
         received_at: The time of arrival, in UTC.
+        event_time: The event's own time, at `notification.event_time` in the profile. No rule depends on it.
         out_trade_no: The order's number, if the profile locates it and the payload has it.
         out_refund_no: The refund's number, likewise.
         subscription_id: The subscription's number, likewise.
@@ -95,6 +98,7 @@ class Notification:
     digest: str = field(repr=False)
     verified: bool = False
     received_at: datetime
+    event_time: datetime | None = None
     out_trade_no: str | None = None
     out_refund_no: str | None = None
     subscription_id: str | None = None
@@ -378,6 +382,7 @@ def read_document(
         weak=weak,
         digest=digest,
         received_at=datetime.now(UTC) if received_at is None else received_at.astimezone(UTC),
+        event_time=_find_event_time(shape, read),
         out_trade_no=_checked_number("out_trade_no", data, paths["out_trade_no"], profile.identifier),
         out_refund_no=_checked_number("out_refund_no", data, paths["out_refund_no"], profile.identifier),
         subscription_id=_checked_number("subscription_id", data, shape.subscription_id),
@@ -452,6 +457,14 @@ def _find_state(profile: Profile, kind: Kind | None, data: Any) -> str | None:
         for path in (getattr(profile.answer, f"{thing}_status"), profile.notification.tells.get(kind or "")):
             if path and (state := profile.states.name(thing, at(data, path))):
                 return state
+    return None
+
+
+def _find_event_time(shape: NotificationShape, read: Any) -> datetime | None:
+    """Return the event's own time, or `None` if there is none in the years of the calendar."""
+    seconds = parse_time(at(read, shape.event_time, None), shape.zone)
+    with suppress(ValueError, OverflowError, OSError):
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     return None
 
 

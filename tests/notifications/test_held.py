@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,9 +10,11 @@ import pytest
 from attrs import evolve
 
 from payasync import Profile
+from payasync.notifications import SqliteInbox
 from payasync.sandbox import Sandbox
+from payasync.signing import SortedPairs
 from payasync.testing import sign_notification
-from tests.notifications.merchant import PAID, REFUNDED, RENEWED, SIGNED, Shop, opened
+from tests.notifications.merchant import PAID, REFUNDED, RENEWED, SIGNED, Shop, opened, received
 from tests.notifications.test_ingest import NO, YES
 
 OTHERS: Final = {**PAID, "merchantId": "M2"}
@@ -149,10 +152,16 @@ async def test_event_without_its_number_is_held(kind: str, data: dict[str, str],
     assert 1 == len(got)
 
 
+def shared(profile: Profile) -> Profile:
+    """Return a profile whose service signs for all merchants with one key."""
+    assert isinstance(profile.scheme, SortedPairs)
+    return evolve(profile, signature=evolve(profile.scheme, service_key="shared"))
+
+
 async def test_key_of_all_merchants_proves_no_merchant(tmp_path: Path) -> None:
     """With a key of all merchants, an event that names no merchant is a hint: the service is asked about its number."""
     async with Sandbox() as sandbox, sandbox.session() as pay:
-        profile = evolve(sandbox.profile, signature=evolve(sandbox.profile.scheme, service_key="shared"))
+        profile = shared(sandbox.profile)
         facts: dict[str, Any] = {"profile": profile, "credentials": sandbox.credentials, "session": pay}
         order = await sandbox.given.paid_order(total_amt=450)
         open_order = (await pay.orders.place(out_trade_no="OPEN", total_amt=1, currency="CAD")).data["outTradeNo"]
@@ -176,3 +185,45 @@ async def test_key_of_all_merchants_proves_no_merchant(tmp_path: Path) -> None:
 
             assert {order: False, "T9": True} == {each.out_trade_no: each.verified for each in got}
             assert ["done", "pending", "done"] == await shop.states()
+
+
+async def test_hints_do_not_delay_what_the_service_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While strangers' hints wait for queries, the service is asked about an event that it signed for all merchants."""
+    monkeypatch.setattr("payasync.notifications.transitions.BURST", 1)
+    async with Sandbox() as sandbox, sandbox.session() as pay:
+        order = await sandbox.given.paid_order(total_amt=450)
+        facts: dict[str, Any] = {"credentials": sandbox.credentials, "session": pay}
+        async with opened(tmp_path, profile=shared(sandbox.profile), **facts) as shop:
+            shop.recording()
+            inbox = SqliteInbox(shop.path, clock=shop.clock)
+            for number in range(3):  # from before the service signed
+                raw = b'{"type":"payment.paid","data":{"outTradeNo":"X%d"}}' % number
+                await inbox.add(received(f"hint:payment:{number}", raw=raw, verified=False))
+            await inbox.aclose()
+            await shop.take({**PAID, "outTradeNo": order})
+            await shop.receiver.settle()
+            reasons = [each.reason for each in await shop.receiver.events("pending")]
+
+            assert [False, True, True] == ["waits for its turn" in each for each in reasons]
+            assert "done" == (await shop.states())[-1]
+
+
+@pytest.mark.parametrize(
+    ("paid_at", "moment"),
+    [
+        ("2029-12-30T10:00:00+01:00", datetime(2029, 12, 30, 9, tzinfo=UTC)),
+        (1e300, None),
+        ("yesterday", None),
+        (None, None),
+    ],
+)
+async def test_time_of_the_event_is_shown_and_not_judged(
+    paid_at: object, moment: datetime | None, tmp_path: Path
+) -> None:
+    """An event whose own time is long ago, or is no time, is handled. Handlers and the inbox have the time."""
+    async with opened(tmp_path, profile=shaped(event_time="data.paidAt")) as shop:
+        got = shop.recording()
+        event = await shop.handled({**PAID, "paidAt": paid_at})
+
+        assert ("done", moment) == (event.state, event.event_time)
+        assert [moment] == [each.event_time for each in got]
