@@ -196,8 +196,7 @@ class Ingest:
             self._waiting_bytes -= size
         if added in {Added.CONFLICT, Added.HELD}:
             words = 'a genuine notification is held, and not handled: see receiver.events("held")'
-            name = "notification.key_conflict" if added is Added.CONFLICT else "notification.held"
-            log(logger, logging.WARNING, name, words, kind=received.kind)
+            log(logger, logging.WARNING, "notification.held", words, kind=received.kind)
         elif not self.closed:
             self._on_stored()
         return IngestResult(self.acknowledgement, received, added)

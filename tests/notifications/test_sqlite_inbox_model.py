@@ -77,12 +77,13 @@ class InboxMachine(RuleBasedStateMachine):
         """A notification comes."""
         same = [event for event in self._model if event.key == key]
         again = any(event.digest == digest for event in same)
-        expected = Added.AGAIN if again else Added.CONFLICT if same else Added.NEW
+        first = next((event for event in same if event.state != "held" or not event.attempts), None)
+        expected = Added.AGAIN if again else Added.CONFLICT if first else Added.NEW
         if not again:
             now = self._clock.now
             event = Modelled(self._next, key, digest, "pending", now, since=now)
-            if same:
-                event.end("held", f"event {same[0].id} came with the same key and another body", now)
+            if first:
+                event.end("held", f"event {first.id} came with the same key and another body", now)
             self._model.append(event)
             self._next += 1
 
@@ -155,6 +156,13 @@ class InboxMachine(RuleBasedStateMachine):
         if event := self._held(claim):
             event.end(state, "why", self._clock.now, seconds or 0)
             event.failures += seconds is not None
+            held = [each for each in self._model if each.key == event.key and each.state == "held" and each != event]
+            if state == "done":
+                for each in held:
+                    each.end("superseded", each.reason, self._clock.now)
+            unseen = [each for each in held if not each.attempts]
+            if state == "held" and unseen:
+                unseen[0].end("pending", "", self._clock.now)
 
         assert bool(event) == self._done(self._inbox.finish(claim, state, "why", seconds))
 
