@@ -445,6 +445,28 @@ def state_of_error(call: Call, error: Exception, intent: Intent) -> State:
     return state_of_unsent(intent) if unsent else "unknown"
 
 
+def seconds_between(earlier: str | None, later: str | None) -> float | None:
+    """Return the seconds between two ticks, or `None` if the ticks are of different clocks."""
+    if earlier is None or later is None:
+        return None
+    (clock, then), (same, now) = earlier.split(" "), later.split(" ")
+    return float(now) - float(then) if clock == same else None
+
+
+def seconds_since(place: Intent, close: Intent, moment: datetime) -> float:
+    """Return the seconds from the end of a place to a moment at which the tick of a close was taken.
+
+    If the wall clock was set since, the smaller number counts.
+    """
+    ticked = seconds_between(place.tick, close.tick)
+    return min((moment - place.last_send).total_seconds(), inf if ticked is None else ticked)
+
+
+def times_placed(place: Intent, close: Intent) -> int:
+    """Return how often an order was placed. A close that was stored before the place was of an order before it."""
+    return place.sends + (place.id > close.id)
+
+
 def sends_about(intent: Intent, place: Intent | None, quarantine: float | None) -> int:
     """Return how many sends a response about an intent may be of.
 
@@ -459,8 +481,8 @@ def sends_about(intent: Intent, place: Intent | None, quarantine: float | None) 
     if intent.operation != CLOSE_ORDER.name:
         return intent.sends
     final = inf if quarantine is None else quarantine
-    is_last = place is None or (intent.updated - place.last_send).total_seconds() >= final
-    return 1 if place is None or is_last else place.sends
+    is_last = place is None or seconds_since(place, intent, intent.updated) >= final
+    return 1 if place is None or is_last else times_placed(place, intent)
 
 
 def state_of_unsent(intent: Intent) -> State:

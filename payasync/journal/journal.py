@@ -470,8 +470,9 @@ class Journal(ABC):
     ) -> Intent:
         """End a new, unknown, accepted or manual intent as a person decided. Its earlier holder cannot change it then.
 
-        A succeeded intent is never sent again, also if it was done by other means. A rejected one is sent if somebody
-        repeats it or adds it again; a queue that delivers its number sends nothing.
+        A succeeded intent is never sent again, also if it was done by other means; but a close is, if its order was
+        placed more than once. A rejected one is sent if somebody repeats it or adds it again; a queue that delivers
+        its number sends nothing.
 
         Args:
             intent_id: Its id.

@@ -19,6 +19,7 @@ from payasync.journal.intents import (
     State,
     Step,
     key_age,
+    seconds_since,
     sends_about,
     state_of_error,
     state_of_response,
@@ -192,12 +193,13 @@ class Recorder:
             return NOT_READ
         quarantine = call.profile.recovery.quarantine
         in_doubt = {"sending", "unknown", "manual"}
-        late = [each for each in places if reply.recovered or each.state in in_doubt or each.last_send > close.updated]
+        ended = [each for each in places if each.state in in_doubt or seconds_since(each, close, close.updated) < 0]
+        late = places if reply.recovered else ended
         return EARLIER if any(sends_about(close, each, quarantine) > 1 for each in late) else ""
 
     async def _places_of(self, close: Intent) -> Intents | None:
         """Return the intents that placed an order, or `None` if the journal fails."""
-        with suppress(PayasyncError):
+        with suppress(Exception):
             return await self._journal.find(PLACE_ORDER.name, close.reference or "", merchant=close.merchant)
         return None
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, get_args
 import backoff
 from attrs import field, frozen
 
-from payasync.endpoints import BY_NAME, CREATE_PAYMENT, PLACE_ORDER
+from payasync.endpoints import BY_NAME, CLOSE_ORDER, CREATE_PAYMENT, PLACE_ORDER
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -34,9 +34,11 @@ from payasync.journal.intents import (
     asked_for,
     format_moment,
     key_age,
+    seconds_since,
     sends_about,
     state_now,
     state_of_claim,
+    times_placed,
 )
 from payasync.journal.replay import recorded_reply
 from payasync.middleware.outcome import REPEAT_HINT
@@ -252,8 +254,9 @@ def decide(
         place: Of a close: the intent that placed its order, if it is known.
     """
     pause, accepted = _draw_pause(intent, result, patience, jitter), intent.state == "accepted"
-    late = place if place and place.sends > 1 and place.state != "rejected" else intent
-    in_doubt = (asked_at - max(intent.last_send, late.last_send)).total_seconds()
+    in_doubt = since = (asked_at - intent.last_send).total_seconds()
+    if place and times_placed(place, intent) > 1 and place.state != "rejected":
+        in_doubt = min(since, seconds_since(place, intent, asked_at))
     final = counts_after(
         result.claim,
         intent.operation,
@@ -268,7 +271,7 @@ def decide(
         after = result.state or "accepted"
         return Decision(state=after, reason=result.reason, pause=pause if after == "accepted" else None)
     if early > 0 and result.claim is not Claim.ABSENT:
-        given_up = early == inf and in_doubt >= patience.give_up
+        given_up = early == inf and since >= patience.give_up
         return _leave_as_it_is(intent, result, early, pause=None if given_up else pause)
     if accepted:
         return _wait_for_end(intent, result, pause, asked_at, patience)
@@ -324,7 +327,9 @@ def _decide_absent(intent: Intent, result: QueryResult, early: float, pause: flo
         return Decision(state="unknown", reason=reason, pause=min(pause, early))
     reason = f"never arrived: {result.reason}"
     if intent.queued and intent.attempts >= patience.sends:
-        return Decision(state="manual", reason=f"sent {intent.attempts} times, and {reason}")
+        # A close moves no money, so that its caller may repeat it.
+        state: State = "rejected" if intent.operation == CLOSE_ORDER.name else "manual"
+        return Decision(state=state, reason=f"sent {intent.attempts} times, and {reason}")
     return Decision(state="sending" if intent.queued else "rejected", reason=reason)
 
 

@@ -1,7 +1,7 @@
 """The transactions of a journal, and their SQL statements; no I/O here."""
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
@@ -32,8 +32,10 @@ from payasync.journal.intents import (
     match_draft,
     next_idempotency_key,
     next_step,
+    seconds_between,
     state_now,
     state_of_claim,
+    times_placed,
 )
 from payasync.journal.reconcile_policy import UNSENT, Patience
 from payasync.journal.replay import other_service_error
@@ -68,6 +70,8 @@ _FIRST_SEND: Final = {**_FIRST_IN_QUEUE, "state": "sending", "attempts": 1, "fen
 is filled faster than one that grows.
 """
 _NO_DURATION: Final = timedelta()
+
+_OPEN: Final[frozenset[State]] = frozenset({"sending", *ASKED_STATES})
 
 T = TypeVar("T")
 
@@ -335,13 +339,15 @@ def _recheck_close(begun: BeginResult, now: datetime) -> Transaction[BeginResult
         return begun
     settled = {"new", "rejected"} if step is Step.ANSWER else {"new"}
     place = None if close.damaged else (yield from _place_of(close))
-    if place is None or place.sends < 2 or place.state in settled:  # noqa: PLR2004 - twice
+    if place is None or times_placed(place, close) < 2 or place.state in settled:  # noqa: PLR2004 - twice
         return begun
     ended = yield from _end_close(place, now, queued=close.queued)
     return next((BeginResult(Step.SEND, each) for each in ended if each.id == close.id), begun)
 
 
-def _end_close(placed: Intent, now: datetime, *, queued: bool = False) -> Transaction[Intents]:
+def _end_close(
+    placed: Intent, now: datetime, states: Collection[State] = _OPEN, *, queued: bool = False
+) -> Transaction[Intents]:
     """Reject the recorded close of an order that is placed again: the next close is sent, under a new key."""
     ended: Intents = []
     for each in (
@@ -349,7 +355,7 @@ def _end_close(placed: Intent, now: datetime, *, queued: bool = False) -> Transa
             SQL["find"], values_to_find(CLOSE_ORDER.name, placed.reference or "", placed.merchant), FOR_UPDATE
         )
     ):
-        if each.state in {"sending", "succeeded", *ASKED_STATES}:
+        if each.state in {"succeeded", *states}:
             values = {"id": each.id, "state": "rejected", "reason": PLACED_AGAIN, "now": now, "queued": queued}
             ended += yield from find_intents(SQL["resolve"], values)
     return ended
@@ -368,7 +374,9 @@ def _send(begun: BeginResult, facts: Mapping[str, Any], key: str | None) -> Tran
     values = {"id": stored.id, **facts, "key": key, "key_sent": key_sent, "key_tick": key_tick}
     (sent,) = yield from find_intents(SQL["send"], values)
     if sent.operation == PLACE_ORDER.name:
-        yield from _end_close(sent, facts["now"])
+        # If the same place is repeated after a doubt, a close that came later is still wanted.
+        repeated = stored.state == "unknown"
+        yield from _end_close(sent, facts["now"], () if repeated else {"manual", *_OPEN})
     return BeginResult(Step.SEND, sent)
 
 
@@ -469,7 +477,7 @@ def ask(
 
 def _key_sent(stored: Intent, now: datetime, tick: str | None) -> datetime | None:
     """Return when the key of an intent was first sent, by the present clock. If that was set back, the key is older."""
-    gone = _seconds_between(stored.key_tick, tick)
+    gone = seconds_between(stored.key_tick, tick)
     if gone is None or stored.key_sent is None:
         return stored.key_sent
     return min(stored.key_sent, now - timedelta(seconds=gone))
@@ -480,7 +488,7 @@ def _in_doubt_since(stored: Intent, now: datetime, tick: str | None) -> tuple[da
 
     If a change of the clock has ended a lease, the holder may still be sending. Then the doubt begins later.
     """
-    gone = _seconds_between(stored.tick, tick)
+    gone = seconds_between(stored.tick, tick)
     if stored.state == "sending":
         lasts = ((stored.lease or stored.updated) - stored.updated).total_seconds()
         left = 0.0 if gone is None else max(0.0, lasts - gone)
@@ -489,14 +497,6 @@ def _in_doubt_since(stored: Intent, now: datetime, tick: str | None) -> tuple[da
         return stored.sent_at, tick
     # Never earlier than the stored time: if the last attempt has no tick, the tick is of an earlier attempt.
     return max(stored.sent_at or stored.updated, now - timedelta(seconds=gone)), tick
-
-
-def _seconds_between(earlier: str | None, later: str | None) -> float | None:
-    """Return the seconds between two ticks, or `None` if the ticks are of different clocks."""
-    if earlier is None or later is None:
-        return None
-    (clock, then), (same, now) = earlier.split(" "), later.split(" ")
-    return float(now) - float(then) if clock == same else None
 
 
 def _tick_after(tick: str | None, seconds: float) -> str | None:
@@ -631,7 +631,7 @@ def apply_state_report(report: StateReport, now: datetime) -> Transaction[tuple[
     for each in (yield from find_intents(SQL["find"], about, FOR_UPDATE)):
         stands = state_now(each, now)
         placed = (yield from _place_of(each)) if report.write == CLOSE_ORDER else None
-        after = _state_by_report(each, stands, report.claim, (placed or each).sends)
+        after = _state_by_report(each, stands, report.claim, times_placed(placed, each) if placed else each.sends)
         if after is None:
             continue
         asked = {MERCHANT: report.merchant, **asked_for(each)}
@@ -656,6 +656,7 @@ def _state_by_report(stored: Intent, stands: State, claim: Claim, sends: int) ->
     """
     end = state_of_claim(claim)
     again = stands == "new" and stored.attempts > 0 and end == "succeeded"
+    again &= stored.operation != CLOSE_ORDER.name or sends == 1
     if again or (stands in ASKED_STATES and counts_after(claim, stored.operation, None, sends=sends) <= 0):
         return end
     # An order that nobody closed may end by itself: that moves no money.

@@ -368,6 +368,59 @@ async def test_close_beside_a_place_in_flight_is_no_close_of_it(orders: Orders) 
     assert isinstance(close, OutcomeUnknownError)
 
 
+async def test_close_that_was_stored_before_its_order_is_sent_again(store: Journal, clock: Clock) -> None:
+    """A recorded close of an order that the journal never stored is no close of the order that is placed after it."""
+    async with ordering(store, clock) as orders:
+        first = await orders.called(CLOSE)
+        await orders.called(PLACE)
+        again = await orders.called(CLOSE)
+
+    assert [("closed", 1), ("closed", 1)] == [(each.state, each.attempts) for each in (first, again)]
+
+
+async def test_notification_ends_no_queued_close_of_an_order_that_was_placed_again(orders: Orders) -> None:
+    """A notification may be about the first order: it does not end a queued close of the second one."""
+    await orders.called(PLACE)
+    await orders.store.add(CLOSE, merchant="M1")
+    told = await orders.store.told("orders.close", NUMBER, "closed", {}, merchant="M1")
+    (close,) = await orders.store.find("orders.close", NUMBER)
+
+    assert ([], "new") == (told, close.state)
+
+
+async def test_place_that_payasync_repeats_keeps_the_close_after_it(store: Journal, clock: Clock) -> None:
+    """If place and close were lost and the place is sent again, a queued close is sent again, too."""
+    async with ordering(store, clock) as orders:
+        orders.says |= {"/payment/unifiedorder": LOST, "/payment/closeorder": LOST, "/payment/orderquery": ABSENT}
+        for request in (PLACE, CLOSE):
+            await outcome_of(orders.pay.execute(await store.add(request, merchant="M1")))
+        before = orders.received("/payment/closeorder")
+        orders.says |= {"/payment/unifiedorder": order("PENDING"), "/payment/closeorder": order("CLOSED")}
+        states = [await orders.reconciled(QUARANTINE + 1) for _ in range(3)]
+
+    assert "succeeded" == states[-1]["orders.close"]
+    assert before < orders.received("/payment/closeorder")
+
+
+async def test_new_place_ends_a_manual_close_of_before(store: Journal, clock: Clock) -> None:
+    """If a person had to end a close, and its order is placed again, the next close is sent."""
+    async with ordering(store, clock, evolve(SAYS, recovery=Recovery())) as orders:
+        await orders.called(PLACE)
+        await orders.reconciled()
+        orders.says["/payment/unifiedorder"] = LOST
+        await orders.called(PLACE)
+        await orders.called(CLOSE)
+        manual = [await orders.reconciled(86_401) for _ in range(2)][-1]
+        (place,) = await store.find("orders.place", NUMBER)
+        await store.resolve(place.id, as_="rejected", reason="it never arrived")
+        orders.says["/payment/unifiedorder"] = order("PENDING")
+        await orders.called(PLACE)
+        again = await orders.called(CLOSE)
+
+    assert {"orders.place": "manual", "orders.close": "manual"} == manual
+    assert ("closed", 1) == (again.state, again.attempts)
+
+
 async def test_close_is_in_doubt_if_the_journal_does_not_say_what_was_placed(orders: Orders) -> None:
     """If the journal fails after a close, the caller is told that the outcome is unknown, and gets the response."""
     after = Event()

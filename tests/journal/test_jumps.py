@@ -1,11 +1,13 @@
 """If the wall clock is changed while a write is in doubt, the quarantine stays as long as it was."""
 
+import asyncio
 import sqlite3
 import time
 from collections.abc import AsyncIterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any, Final
 
 import pytest
@@ -20,8 +22,10 @@ from payasync.sandbox import PROFILE, Sandbox
 from payasync.settings import boot_time
 from payasync.wire.call import Call, Reply, Send
 from tests.foreign.recorder import Recorder
-from tests.journal.building import LEASE, draft, refund
-from tests.journal.service import QUERY, SAYS, WRITE, said
+from tests.inside import until
+from tests.journal.building import LEASE, Clock, draft, refund
+from tests.journal.service import LOST, QUERY, SAYS, WRITE, said
+from tests.journal.test_in_time import CLOSE, NUMBER, PLACE, Orders, order, ordering
 from tests.matrix.cells import session
 
 QUARANTINE: Final = 60.0
@@ -189,3 +193,43 @@ def test_tick_counts_seconds(monkeypatch: pytest.MonkeyPatch, *, has_one: bool) 
     times = [expected(), float(monotonic_tick().split(" ")[1]), expected()]
 
     assert sorted(times) == times
+
+
+@pytest.fixture
+async def ended(ticks: Ticks, journal: SqliteJournal) -> AsyncIterator[Orders]:
+    """An order that ended, so that it may be placed again."""
+    del ticks
+    async with ordering(journal, Clock()) as orders:
+        await orders.called(PLACE)
+        await journal.told("orders.place", NUMBER, "closed", {}, merchant="M1")
+        yield orders
+
+
+async def test_jump_ends_no_quarantine_of_a_close(ticks: Ticks, ended: Orders) -> None:
+    """If the wall clock jumps forward after a second place was lost, "closed" may still be of the first order."""
+    ended.says |= {"/payment/unifiedorder": LOST, "/payment/orderquery": order("CLOSED")}
+    await ended.called(PLACE)
+    ticks.seconds += 2
+    with time_machine.travel(time.time() + HOUR):
+        close = await ended.called(CLOSE)
+
+    assert isinstance(close, OutcomeUnknownError)
+
+
+async def test_clock_that_is_set_back_hides_no_late_place(ticks: Ticks, ended: Orders) -> None:
+    """If the wall clock is set back while a second place and a close are in flight, the close is in doubt, too."""
+    placed, closed = Event(), Event()
+    says = {"/payment/unifiedorder": order("PENDING", placed), "/payment/closeorder": order("CLOSED", closed)}
+    ended.says |= says
+    placing = asyncio.create_task(ended.called(PLACE))
+    await until(lambda: ended.received("/payment/unifiedorder") > 1)
+    closing = asyncio.create_task(ended.called(CLOSE))
+    await until(lambda: ended.received("/payment/closeorder") > 0)
+    ticks.seconds += 1
+    with time_machine.travel(time.time() - HOUR):
+        placed.set()
+        await placing
+        closed.set()
+        close = await closing
+
+    assert isinstance(close, OutcomeUnknownError)

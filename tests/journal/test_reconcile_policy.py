@@ -427,6 +427,24 @@ def test_only_a_second_place_delays_the_end_of_a_close(sends: int, expected: Sta
     assert expected == decided(close, said("succeeded"), 10, place=place).state
 
 
+def test_place_that_becomes_manual_gives_its_close_no_further_day() -> None:
+    """Without a quarantine, a close beside a second place becomes *manual* a day after its own send."""
+    place = kept(operation="orders.place", state="manual", attempts=2, updated=START + DAY - MINUTE)
+    close = unknown(operation="orders.close", reference="T1", number="orders.close:T1")
+    day = DAY.total_seconds()
+
+    assert ["unknown", "manual"] == [
+        decided(close, said("succeeded"), after, None, place).state for after in (day - 1, day)
+    ]
+
+
+def test_close_that_was_sent_often_and_never_arrived_may_be_repeated() -> None:
+    """A queued close of an order that is still open becomes *rejected*: a close moves no money."""
+    close = unknown(operation="orders.close", reference="T1", number="orders.close:T1", queued=True, attempts=9)
+
+    assert "rejected" == decided(close, NOT_DONE, 100).state
+
+
 def test_without_a_quarantine_not_found_is_never_final() -> None:
     """Without a quarantine, "not found" leads to *manual* after some queries, and the end of a resend after a day."""
     states = [decided(unknown(asked=asked), NOT_DONE, LONG, None).state for asked in (3, 4)]
