@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from types import FrameType
@@ -43,7 +42,7 @@ def stopped_by_signals(last_word: Callable[[], bool] | None = None) -> asyncio.E
 
     # Only the main thread calls `handle`. The kernel may interrupt another thread, or this one immediately before the
     # loop waits. asyncio lets all signals wake the loop when it handles one: nobody sends SIGURG, which has no effect.
-    if sys.platform != "win32":  # whose loops do so by themselves
+    with suppress(NotImplementedError):  # on Windows, whose loops do so by themselves
         loop.add_signal_handler(signal.SIGURG, bool)
     for each in heeded:
         signal.signal(each, handle)

@@ -419,7 +419,8 @@ def _mismatch(
     each: _Field, theirs: object, data: object, comparison: Comparison, fields: Mapping[str, object]
 ) -> Objection | None:
     mine = fields[each.name]
-    if any(_stands_at(data, path, mine) for path in each.also):
+    others = [at(data, path, None) for path in each.also]
+    if any(other is not None and not _is_another(mine, other) for other in others):
         return None
     if _is_missing(theirs):
         what = "a success must have" if each.path == each.sent_as else f"must name {each.sent_as}"
@@ -439,11 +440,6 @@ def _mismatch(
 
 def _is_missing(theirs: object) -> bool:
     return theirs is None or theirs == ""
-
-
-def _stands_at(data: object, path: str, mine: object) -> bool:
-    found = at(data, path, None)
-    return found is not None and not _is_another(mine, found)
 
 
 def _differs(each: _Field, mine: object, theirs: object, digits: tuple[int, ...]) -> bool:

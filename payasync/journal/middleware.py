@@ -171,7 +171,7 @@ class Recorder:
             finally:
                 del reply  # which refers to this frame
         state, reason = state_of_response(call, reply)
-        if state == "succeeded" and (why := await self._doubt_about_close(call, reply, intent)):
+        if state == "succeeded" and call.operation == CLOSE_ORDER and (why := await self._doubt(call, reply, intent)):
             lost = unknown_error(call, why, reply, hint=CLOSE_AGAIN if why == EARLIER else QUERY_HINT)
             lost.add(used_before=call.progress.used_before)
             await self._settle_error(call, lost, intent)
@@ -180,22 +180,19 @@ class Recorder:
         await self._settle_in_time(call, intent, state, outcome=self._journal.outcome(call, reply), reason=reason)
         return reply
 
-    async def _doubt_about_close(self, call: Call, reply: Reply, close: Intent) -> str:
+    async def _doubt(self, call: Call, reply: Reply, close: Intent) -> str:
         """Return why "closed" may be about the order that was closed before its number was placed again.
 
         A query may show that order. A response to the close itself is about it if the last place arrives later, or has
         ended since the close began.
         """
-        if call.operation != CLOSE_ORDER:
-            return ""
         places: Intents | None = await self._wait_in_time(call, PendingResult.of(self._places_of(close)))
         if places is None:
             return NOT_READ
-        quarantine = call.profile.recovery.quarantine
         in_doubt = {"sending", "unknown", "manual"}
         ended = [each for each in places if each.state in in_doubt or seconds_since(each, close, close.updated) < 0]
         late = places if reply.recovered else ended
-        return EARLIER if any(sends_about(close, each, quarantine) > 1 for each in late) else ""
+        return EARLIER if any(sends_about(close, each, call.profile.recovery.quarantine) > 1 for each in late) else ""
 
     async def _places_of(self, close: Intent) -> Intents | None:
         """Return the intents that placed an order, or `None` if the journal fails."""

@@ -326,11 +326,11 @@ def _decide_absent(intent: Intent, result: QueryResult, early: float, pause: flo
         reason = f"{result.reason}{_cached(result)} yet, and it may still arrive"
         return Decision(state="unknown", reason=reason, pause=min(pause, early))
     reason = f"never arrived: {result.reason}"
-    if intent.queued and intent.attempts >= patience.sends:
-        # A close moves no money, so that its caller may repeat it.
-        state: State = "rejected" if intent.operation == CLOSE_ORDER.name else "manual"
-        return Decision(state=state, reason=f"sent {intent.attempts} times, and {reason}")
-    return Decision(state="sending" if intent.queued else "rejected", reason=reason)
+    if not intent.queued or intent.attempts < patience.sends:
+        return Decision(state="sending" if intent.queued else "rejected", reason=reason)
+    # A close moves no money, so that its caller may repeat it.
+    state: State = "rejected" if intent.operation == CLOSE_ORDER.name else "manual"
+    return Decision(state=state, reason=f"sent {intent.attempts} times, and {reason}")
 
 
 def needs_person(sent: Intent, now: datetime, patience: Patience) -> bool:

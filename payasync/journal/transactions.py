@@ -350,11 +350,8 @@ def _end_close(
 ) -> Transaction[Intents]:
     """Reject the recorded close of an order that is placed again: the next close is sent, under a new key."""
     ended: Intents = []
-    for each in (
-        yield from find_intents(
-            SQL["find"], values_to_find(CLOSE_ORDER.name, placed.reference or "", placed.merchant), FOR_UPDATE
-        )
-    ):
+    about = values_to_find(CLOSE_ORDER.name, placed.reference or "", placed.merchant)
+    for each in (yield from find_intents(SQL["find"], about, FOR_UPDATE)):
         if each.state in {"succeeded", *states}:
             values = {"id": each.id, "state": "rejected", "reason": PLACED_AGAIN, "now": now, "queued": queued}
             ended += yield from find_intents(SQL["resolve"], values)
@@ -375,8 +372,7 @@ def _send(begun: BeginResult, facts: Mapping[str, Any], key: str | None) -> Tran
     (sent,) = yield from find_intents(SQL["send"], values)
     if sent.operation == PLACE_ORDER.name:
         # If the same place is repeated after a doubt, a close that came later is still wanted.
-        repeated = stored.state == "unknown"
-        yield from _end_close(sent, facts["now"], () if repeated else {"manual", *_OPEN})
+        yield from _end_close(sent, facts["now"], () if stored.state == "unknown" else {"manual", *_OPEN})
     return BeginResult(Step.SEND, sent)
 
 
