@@ -200,16 +200,18 @@ def test_index_lists_every_table() -> None:
     assert set() == tables - set(re.findall(r"[`\[](\w+)[`\].]", index))
 
 
-def test_guide_shows_what_the_check_prints(tmp_path: Path) -> None:
-    """The guide to a profile shows a file, and what `payasync profile check` prints about it."""
+def test_guide_shows_what_the_commands_write(tmp_path: Path) -> None:
+    """The guide to a profile shows lines that `init` writes, and a file with what `profile check` prints about it."""
     page = DOCS.joinpath("how-to", "describe-your-service.md").read_text(encoding="utf-8")
-    ((_, file), *_), shown = blocks(page, "toml"), [text for _, text in blocks(page, "text")]
+    ((_, file), *_), (excerpt, verdicts, *_) = blocks(page, "toml"), [text for _, text in blocks(page, "text")]
     path = tmp_path / "service.toml"
     path.write_text(file, encoding="utf-8")
 
     result = CliRunner().invoke(payasync_command, ["profile", "check", str(path)])
+    CliRunner().invoke(payasync_command, ["profile", "init", str(tmp_path / "init.toml")])
 
-    assert shown[0] in result.stdout
+    assert verdicts in result.stdout
+    assert excerpt in (tmp_path / "init.toml").read_text(encoding="utf-8")
 
 
 async def test_changes_in_the_guide_can_be_played() -> None:

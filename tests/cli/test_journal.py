@@ -35,7 +35,6 @@ from payasync.resources.payments import CreatePayment
 from payasync.wire.request import Request
 from tests.chaos.forked import Forked
 from tests.cli.conftest import interrupt
-from tests.cli.test_profile import read as read_terminal
 from tests.journal.building import START, refund
 from tests.journal.building import kept as keeping
 from tests.test_readme import ENVIRONMENT
@@ -335,6 +334,14 @@ def test_list_has_room_for_each_fact_on_80_columns() -> None:
         "1 unknown refunds.create 450 CAD HTTP 503, the service failed; it may have",
         "R1 just now been done",
     ] == [" ".join(line.split()) for line in lines]
+
+
+def read_terminal(terminal: int) -> str:
+    """Return what a program has written to its terminal; empty if the program has ended."""
+    try:
+        return os.read(terminal, 4096).decode(errors="replace").replace("\r\n", "\n")
+    except OSError:  # how Linux says so
+        return ""
 
 
 @pytest.mark.parametrize(

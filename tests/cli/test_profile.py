@@ -1,92 +1,14 @@
-"""`payasync profile`: it writes a profile from answers, and says what a profile is ready for."""
+"""`payasync profile`: it writes a file with each key of a profile, and says what a profile is ready for."""
 
-import io
-import os
-import pty
-import re
-import signal
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
-from attrs import frozen
 from click.testing import CliRunner, Result
-from rich.console import Console
 
-from payasync import AnswerShape, NotificationShape, Profile, ResultCodes, SignedHeader
+from payasync import Profile
 from payasync.cli.commands import payasync
-from payasync.cli.profile import ProfileScreen, interview
-from payasync.cli.profile_draft import Prompt
-from payasync.cli.terminal import Lines
-from tests.chaos.forked import Forked
-
-QUESTION: Final = re.compile(
-    r"^  (\S+)  .*\n(?:    .*\n)*  Example: .*\n(?:  > .*\n|  Refused: .*\n|    .*\n)*  > \Z", re.MULTILINE
-)
-"""The end of what is shown while the command waits for an answer."""
-STOP: Final = "\x04"
-"""Ctrl-D."""
-
-
-@frozen
-class Seen:
-    """How the command ended.
-
-    Attributes:
-        code: Its exit code.
-        shown: What the terminal showed.
-    """
-
-    code: int
-    shown: str
-
-
-def read(terminal: int) -> str:
-    """Return what a program has written to its terminal; empty if the program has ended."""
-    try:
-        return os.read(terminal, 4096).decode(errors="replace").replace("\r\n", "\n")
-    except OSError:  # how Linux says so
-        return ""
-
-
-def in_terminal(
-    folder: Path,
-    *arguments: str,
-    meanwhile: Callable[[Forked], object] = bool,
-    last: str = STOP,
-    **answers: str,
-) -> Seen:
-    """Run `profile init` in a terminal of 80 columns, until all answers are given.
-
-    Args:
-        folder: Where it runs.
-        arguments: Of the command.
-        meanwhile: What happens to the process at the question after the last answer.
-        last: What is typed then.
-        answers: By key, with `__` for a dot; several lines are given in turns. Other questions are skipped.
-    """
-    left, shown = {name.replace("__", "."): typed.split("\n") for name, typed in answers.items()}, ""
-    environ = {**os.environ, "COLUMNS": "80", "LINES": "40", "TERM": "dumb"}
-    command = ("payasync", "profile", "init", *arguments)
-    ours, theirs = pty.openpty()
-    with Forked(*command, environment=environ, folder=folder, streams=dict.fromkeys(range(3), theirs)) as process:
-        os.close(theirs)
-        while more := read(ours):
-            shown += more
-            if not (asked := QUESTION.search(shown)):
-                continue
-            if any(left.values()):
-                typed = left.get(asked[1])
-                os.write(ours, f"{typed.pop(0) if typed else ''}\n".encode())
-            else:
-                meanwhile(process)
-                os.write(ours, last.encode())
-        os.close(ours)
-        code = process.wait()
-    assert not any(left.values())
-    return Seen(code, shown)
 
 
 def run(*arguments: str | Path) -> Result:
@@ -94,237 +16,58 @@ def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(payasync, ["profile", *map(str, arguments)], env={"COLUMNS": "200"})
 
 
-class Person(ProfileScreen):
-    """Gives answers by key, and skips other questions.
+def test_init_asks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a terminal and any input, `init` writes a file that only its owner can read, and names the next steps."""
+    monkeypatch.chdir(tmp_path)
+    result = run("init")
 
-    Args:
-        answers: By key, with `__` for a dot; several lines are given in turns.
-    """
-
-    def __init__(self, **answers: str) -> None:
-        self._written = io.StringIO()
-        super().__init__(Lines(Console(file=self._written, width=80, force_terminal=True, color_system=None)))
-        self._left = {name.replace("__", "."): typed.split("\n") for name, typed in answers.items()}
-        self.asked: list[str] = []
-
-    def question(self, prompt: Prompt) -> None:
-        """Take a note of the question."""
-        self.asked.append(prompt.name)
-        super().question(prompt)
-
-    def read(self) -> str:
-        """Return the next answer to the question."""
-        left = self._left.get(self.asked[-1])
-        return left.pop(0) if left else ""
-
-    @property
-    def shown(self) -> str:
-        """What was shown, with single spaces."""
-        return " ".join(self._written.getvalue().split())
-
-
-ANSWERED: Final = Profile.from_toml("""
-name = "my-shop"
-answer = {data = "data", payment_status = "state"}
-states.payment.paid = ["PAID", 3]
-status.payment.name = "orderNo"
-""")
-
-
-def test_answers_become_a_file(tmp_path: Path) -> None:
-    """In a terminal, the answers are written to a file that only its owner can read, with what it is ready for."""
-    seen = in_terminal(
-        tmp_path,
-        name="my-shop",
-        answer__data="data",
-        status__payment__name="orderNo",
-        answer__payment_status="state",
-        states__payment__paid="PAID, 3",
-        answer__redirect_url="-",
-    )
     file = tmp_path / "service.toml"
-    assert 0 == seen.code
-    assert ANSWERED == Profile.from_file(file)
-    assert 0o600 == stat.S_IMODE(file.stat().st_mode)
-    assert "\nok    payments       ready\n" in seen.shown.split("Wrote service.toml")[1]
-    assert "payasync profile check service.toml" in seen.shown
-    assert max(map(len, seen.shown.splitlines())) <= 80
-
-
-def test_ctrl_c_writes_nothing(tmp_path: Path) -> None:
-    """Ctrl-C ends the questions with exit code 130, and there is no file."""
-    # GNU readline looks for a signal when a key wakes it.
-    seen = in_terminal(tmp_path, meanwhile=lambda it: it.send_signal(signal.SIGINT), last="\n", name="my-shop")
-
-    assert (130, []) == (seen.code, list(tmp_path.iterdir()))
-    assert "Traceback" not in seen.shown
-
-
-def test_answers_are_not_lost(tmp_path: Path) -> None:
-    """If another program makes the file in the meantime, it stays; the answers are shown, and the exit code is 2."""
-    file = tmp_path / "service.toml"
-    seen = in_terminal(tmp_path, meanwhile=lambda _: file.touch(), name="my-shop")
-
-    assert (2, "") == (seen.code, file.read_text())
-    assert 'name = "my-shop"' in seen.shown
-    assert "cannot write 'service.toml': File exists. Save what is shown above" in " ".join(seen.shown.split())
+    assert (0, "") == (result.exit_code, result.stderr)
+    assert "Wrote service.toml: each key of a profile as a comment, with an example.\n" in result.stdout
+    assert "how-to/describe-your-service.html\n" in result.stdout
+    assert result.stdout.endswith("   payasync profile check service.toml\n")
+    assert (0o600, [file]) == (stat.S_IMODE(file.stat().st_mode), list(tmp_path.iterdir()))
+    assert Profile() == Profile.from_file(file)
 
 
 def test_file_is_replaced_with_force(tmp_path: Path) -> None:
-    """With `--force`, the answers replace a file; the content of a hard link to it stays."""
+    """With `--force`, `init` replaces a file; the content of a hard link to it stays."""
     file, link = tmp_path / "my.toml", tmp_path / "link"
     file.write_text('name = "old"\n')
     file.chmod(0o644)
     link.hardlink_to(file)
-    seen = in_terminal(tmp_path, "my.toml", "--force", name="new")
+    result = run("init", file, "--force")
 
-    assert (0, "new", "old") == (seen.code, Profile.from_file(file).name, Profile.from_file(link).name)
+    assert (0, "", "old") == (result.exit_code, Profile.from_file(file).name, Profile.from_file(link).name)
     assert 0o600 == stat.S_IMODE(file.stat().st_mode)
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("arguments", "words"),
     [
-        ("old.toml", "'old.toml' exists. Name another file, or replace it with --force"),
-        ("link.toml", "'link.toml' is a symbolic link, and links are not followed"),
-        ("nowhere.toml", "'nowhere.toml' is a symbolic link, and links are not followed"),
-        ("shared.toml", "other users can write 'shared.toml'"),
+        (("old.toml",), "'old.toml' exists. Name another file, or replace it with --force"),
+        (("link.toml", "--force"), "'link.toml' is a symbolic link, and links are not followed"),
+        (("nowhere.toml",), "'nowhere.toml' is a symbolic link, and links are not followed"),
+        (("shared.toml", "--force"), "other users can write 'shared.toml'"),
+        (("none/my.toml", "--force"), "there is no folder 'none': create it first"),
     ],
 )
-def test_file_that_is_not_written(tmp_path: Path, name: str, words: str) -> None:
-    """`init` refuses a file that exists, a symbolic link and a file of others, before the first question."""
-    (tmp_path / "old.toml").write_text("")
-    (tmp_path / "shared.toml").write_text("")
+def test_file_that_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+) -> None:
+    """`init` refuses a file that exists. Also with `--force` it refuses a link, a file of others, a missing folder."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("old.toml", "shared.toml"):
+        (tmp_path / name).write_text("")
     (tmp_path / "shared.toml").chmod(0o666)
     (tmp_path / "link.toml").symlink_to("old.toml")
     (tmp_path / "nowhere.toml").symlink_to("none.toml")
-    seen = in_terminal(tmp_path, name)
+    result = run("init", *arguments)
 
-    assert 2 == seen.code
-    assert words in " ".join(seen.shown.split())
-    assert "Example" not in seen.shown
-
-
-def test_init_needs_a_terminal(tmp_path: Path) -> None:
-    """Without a terminal, `init` says so in one line, and the exit code is 2."""
-    result = run("init", tmp_path / "my.toml")
-
-    assert (2, "", 1) == (result.exit_code, result.stdout, len(result.stderr.splitlines()))
-    assert "it asks questions, and needs a terminal" in result.stderr
-    assert [] == list(tmp_path.iterdir())
-
-
-def test_invalid_answer_is_asked_again() -> None:
-    """An invalid answer is refused in one line with what is allowed, and asked again until it is valid or skipped."""
-    person = Person(amount_unit="cents\nmajor", http__absent="500\n")
-    draft = interview(person)
-
-    assert Profile(amount_unit="major") == draft.profile
-    assert "Refused: amount_unit must be one of 'minor', 'major', not 'cents'" in person.shown
-    assert 2 == person.shown.count("Refused: ")
-
-
-@pytest.mark.parametrize(
-    ("answers", "asked", "expected"),
-    [
-        (
-            {"answer__code": "code", "answer__ok": "a..b\n0"},
-            ["answer.code", "answer.ok", "answer.message"],
-            Profile(answer=AnswerShape(code="code", ok=("a..b",))),
-        ),
-        (
-            {"answer__code_optional": "true", "answer__code": "error"},
-            ["answer.code_optional", "answer.code", "answer.ok"],
-            Profile(answer=AnswerShape(code="error", code_optional=True)),
-        ),
-        (
-            {"answer__message": "m", "codes__absent": "A", "codes__not_executed": "A\nB"},
-            ["codes.not_executed", "codes.unauthenticated"],
-            Profile(answer=AnswerShape(message="m"), codes=ResultCodes(absent=["A"], not_executed=["B"])),
-        ),
-        (
-            {"notification__verification": "header", "notification__header__signature": "X-Sign"},
-            ["notification.verification", "notification.header.signature", "notification.header.text"],
-            Profile(notification=NotificationShape(verification="header", header=SignedHeader(signature="X-Sign"))),
-        ),
-    ],
-)
-def test_answer_that_needs_another(answers: dict[str, str], asked: list[str], expected: Profile) -> None:
-    """If an answer is valid only with another one, that one is asked next; else the same question is asked again."""
-    person = Person(**answers)
-    draft = interview(person)
-
-    assert expected == draft.profile
-    assert asked == person.asked[person.asked.index(asked[0]) :][: len(asked)]
-
-
-def test_answer_is_left_out() -> None:
-    """If an answer is valid only with another one, which is not given, it is left out."""
-    person = Person(signature__algorithm="md5")
-    draft = interview(person)
-
-    assert Profile() == draft.profile
-    assert "Left out: signature.algorithm, which needs signature.key_param" in person.shown
-
-
-DEPENDS: Final = {
-    "answer.ok": {"answer__code": "code"},
-    "answer.refusals_signed": {"answer__signature": "sign"},
-    "codes.absent": {"answer__message": "message"},
-    "formats.start_date": {"fields__start_date": "begin"},
-    "notification.ack_status": {"notification__verification": "none"},
-    "notification.header.prefix": {"notification__verification": "header", "notification__header__signature": "X-Sign"},
-    "notification.kinds.refund": {"notification__verification": "none", "notification__kind": "event"},
-    "notification.signature": {"notification__verification": "body"},
-    "signature.allow_delimiters": {"answer__signature": "sign"},
-    "signature.encoding": {"signature__algorithm": "ed25519"},
-    "signature.service_key": {"notification__verification": "body"},
-    "signature.key_param": {"signature__algorithm": "hmac-sha256"},
-    "states.order.paid": {"answer__order_status": "status"},
-    "states.refund.failed": {"answer__refund_status": "status"},
-    "status.payment.place": {"status__payment__name": "number"},
-    "status.refund.place": {"status__refund__name": "number"},
-}
-"""Questions, each with the answers without which it makes no sense."""
-
-
-def test_only_questions_that_make_sense_are_asked() -> None:
-    """A question that depends on an answer is not asked without it."""
-    asked = {question: Person(**answers) for question, answers in DEPENDS.items()}
-    without = Person()
-    for person in (without, *asked.values()):
-        interview(person)
-
-    assert [] == [question for question in DEPENDS if question in without.asked]
-    assert [] == [question for question, person in asked.items() if question not in person.asked]
-    assert "signature.key_param" not in asked["signature.encoding"].asked
-    assert not {"notification.header.prefix", "notification.kinds.refund"} & {*asked["notification.ack_status"].asked}
-
-
-def test_verdict_follows_the_questions_of_a_group() -> None:
-    """The groups come in the order of what they unlock. Each one ends with what is still missing."""
-    person = Person(answer__order_status="status")
-    interview(person)
-
-    verdict = (
-        "signature.algorithm, .encoding its payment page answer.redirect_url its states states.order Refunds 4 of 7"
-    )
-    assert f"open orders request signatures {verdict}" in person.shown
-    assert ["General", "Payments", "Orders", "Refunds", "Recovery", "Notifications", "Subscriptions"] == re.findall(
-        r"(\w+) \d of 7", person.shown
-    )
-
-
-def test_what_all_groups_need_is_not_skipped_with_payments(tmp_path: Path) -> None:
-    """A person who skips payments was asked before about what all groups need, such as the form of responses."""
-    seen = in_terminal(tmp_path, answer__code="code", answer__ok="0", status__payment__name="-")
-
-    general, _, rest = seen.shown.partition("\nPayments  2 of 7\n")
-    question = re.compile(r"^  (\S+)  .*\n(?:    .*\n)*  Example: ", re.MULTILINE)
-    answer = [f"answer.{name}" for name in ("data", "code_optional", "code", "ok", "message", "request_id")]
-    assert ["name", "amount_unit", "bearer", *answer] == question.findall(general)
-    assert ["status.payment.name", "signed"] == question.findall(rest)
-    assert (0,) == Profile.from_file(tmp_path / "service.toml").answer.ok
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert words in " ".join(result.stderr.split())
+    assert {""} == {(tmp_path / name).read_text() for name in ("old.toml", "shared.toml")}
+    assert not (tmp_path / "none.toml").exists()
 
 
 @pytest.mark.parametrize(
