@@ -55,6 +55,7 @@ class Received:
         headers: Those of `STORED_HEADERS`, as they were received.
         received_at: The time of arrival, an aware datetime.
         sends: How often the journal had sent the write that has ended; 1 for any other event.
+        event_time: When it happened, as the service says: an aware datetime, or `None`.
     """
 
     key: str
@@ -69,6 +70,7 @@ class Received:
     headers: Mapping[str, str] = field(factory=dict, converter=_select_stored, repr=False)
     received_at: datetime
     sends: int = 1
+    event_time: datetime | None = None
 
 
 class Added(Enum):
@@ -98,7 +100,6 @@ class InboxEvent:
         reason: Why it is in that state, in one line; may be empty.
         due: When it can be leased, or when its lease ends; `None` in any other state.
         handled: The names of the handlers that have handled it.
-        event_time: When it happened, as the service says, if that is stored.
     """
 
     id: int

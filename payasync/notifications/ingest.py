@@ -258,4 +258,5 @@ def build_received(
         raw=notification.raw,
         headers=dict(headers),
         received_at=notification.received_at,
+        event_time=notification.event_time,
     )

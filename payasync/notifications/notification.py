@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -25,6 +26,7 @@ from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
 from payasync.settings import invalid_setting
+from payasync.signing.templates import parse_time
 from payasync.strict_json import ABSENT, MAX_DEPTH, LongInteger, at, loads_exact
 from payasync.transport.send import gunzip
 from payasync.wire.request import Request
@@ -75,6 +77,7 @@ class Notification:
         digest: SHA-256 of the body without what a redelivery may change, in hexadecimal.
         verified: The signature is valid: `data`, and every value read from it, comes from the service.
         received_at: The time of arrival, in UTC.
+        event_time: The event's own time, in UTC, if the profile locates it and the payload has it.
         out_trade_no: The order's number, if the profile locates it and the payload has it.
         out_refund_no: The refund's number, likewise.
         subscription_id: The subscription's number, likewise.
@@ -95,6 +98,7 @@ class Notification:
     digest: str = field(repr=False)
     verified: bool = False
     received_at: datetime
+    event_time: datetime | None = None
     out_trade_no: str | None = None
     out_refund_no: str | None = None
     subscription_id: str | None = None
@@ -378,6 +382,7 @@ def read_document(
         weak=weak,
         digest=digest,
         received_at=datetime.now(UTC) if received_at is None else received_at.astimezone(UTC),
+        event_time=_moment(at(read, shape.event_time, None), shape),
         out_trade_no=_checked_number("out_trade_no", data, paths["out_trade_no"], profile.identifier),
         out_refund_no=_checked_number("out_refund_no", data, paths["out_refund_no"], profile.identifier),
         subscription_id=_checked_number("subscription_id", data, shape.subscription_id),
@@ -386,6 +391,14 @@ def read_document(
         asks_with_order=any(each.name == "out_trade_no" for each in arguments_of(profile, QUERY_REFUND.name)),
         unaskable=str(unaskable(profile, _ASKED.get(found, "")) or ""),
     )
+
+
+def _moment(value: object, shape: NotificationShape) -> datetime | None:
+    """Return a time in UTC; `None` if the value is none that a calendar has."""
+    seconds = parse_time(value, shape.zone)
+    with suppress(ValueError, OverflowError, OSError):
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return None
 
 
 def _covers_event(shape: NotificationShape, coverage: SignedFields | None) -> bool:
@@ -526,15 +539,18 @@ def identify(
         The key, the same in each redelivery; whether it is only a hash of the body; and the body's digest.
     """
     event_timed = shape.verification in _EVENT_TIMED or (shape.header is not None and shape.header.timestamp)
-    digest = digest_document(shape, document, sent="" if event_timed else shape.time, nonces=nonces)
+    sent = "" if event_timed else shape.time
+    digest = digest_document(shape, document, sent=sent, nonces=nonces)
     names = [at(data, path) for path in shape.id.get(kind or "", ())]
     if names and all(map(is_identifier, names)):
         return build_key(f"{kind}:", names), False, digest
     number = webhook_id(shape, headers)
     if number is not None and is_identifier(number):
         return _shorten_key("webhook:", number), False, digest
-    # The hash includes the time, because an equal renewal a month later is another event.
-    return ":".join(filter(None, ("weak", kind, digest_document(shape, document, nonces=nonces)))), True, digest
+    # The hash includes the event's time, or else that of the delivery, because an equal renewal a month later is
+    # another event.
+    hashed = digest if shape.event_time else digest_document(shape, document, nonces=nonces)
+    return ":".join(filter(None, ("weak", kind, hashed))), True, digest
 
 
 def webhook_id(shape: NotificationShape, headers: Mapping[str, str]) -> str | None:

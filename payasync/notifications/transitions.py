@@ -598,5 +598,5 @@ class Confirmer:
         queried = "out_refund_no" if hint.kind == "refund" else "out_trade_no" if hint.out_trade_no else "payment_id"
         del paths[queried]
         facts: dict[str, Any] = {name: number_at(response.data, path) for name, path in paths.items()}
-        facts |= {"data": response.data, "event": None, "dedup_key": confirmed.key, "weak": False}
+        facts |= {"data": response.data, "event": None, "event_time": None, "dedup_key": confirmed.key, "weak": False}
         return evolve(hint, confirmed=response, **facts)

@@ -5,10 +5,11 @@ SELECT id, digest, state, attempts FROM payasync_events WHERE key = :key ORDER B
 
 -- name: add
 INSERT INTO payasync_events
-    (key, digest, weak, kind, event, verified, lasting, raw, headers, received_at, state, reason, due, since, sends)
+    (key, digest, weak, kind, event, verified, lasting, raw, headers, received_at, state, reason, due, since, sends,
+    event_time)
 VALUES (
     :key, :digest, :weak, :kind, :event, :verified, :lasting, :raw, :headers, :received_at, :state, :reason, :due,
-    :now, :sends)
+    :now, :sends, :event_time)
 RETURNING id;
 
 -- name: begin_anew
