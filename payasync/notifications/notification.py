@@ -77,7 +77,7 @@ class Notification:
         digest: SHA-256 of the body without what a redelivery may change, in hexadecimal.
         verified: The signature is valid: `data`, and every value read from it, comes from the service.
         received_at: The time of arrival, in UTC.
-        event_time: The event's own time, at `notification.event_time` in the profile. No rule depends on it.
+        event_time: The event's own time, in UTC, if the profile locates it and the payload has it.
         out_trade_no: The order's number, if the profile locates it and the payload has it.
         out_refund_no: The refund's number, likewise.
         subscription_id: The subscription's number, likewise.
@@ -539,15 +539,18 @@ def identify(
         The key, the same in each redelivery; whether it is only a hash of the body; and the body's digest.
     """
     event_timed = shape.verification in _EVENT_TIMED or (shape.header is not None and shape.header.timestamp)
-    digest = digest_document(shape, document, sent="" if event_timed else shape.time, nonces=nonces)
+    sent = "" if event_timed else shape.time
+    digest = digest_document(shape, document, sent=sent, nonces=nonces)
     names = [at(data, path) for path in shape.id.get(kind or "", ())]
     if names and all(map(is_identifier, names)):
         return build_key(f"{kind}:", names), False, digest
     number = webhook_id(shape, headers)
     if number is not None and is_identifier(number):
         return _shorten_key("webhook:", number), False, digest
-    # The hash includes the time, because an equal renewal a month later is another event.
-    return ":".join(filter(None, ("weak", kind, digest_document(shape, document, nonces=nonces)))), True, digest
+    # The hash includes the event's time, or else that of the delivery, because an equal renewal a month later is
+    # another event.
+    hashed = digest if shape.event_time else digest_document(shape, document, nonces=nonces)
+    return ":".join(filter(None, ("weak", kind, hashed))), True, digest
 
 
 def webhook_id(shape: NotificationShape, headers: Mapping[str, str]) -> str | None:

@@ -1,6 +1,7 @@
 """The receiver: it verifies notifications, stores them, acknowledges them, and then calls handlers."""
 
 import asyncio
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -11,10 +12,11 @@ from attrs import field, frozen
 
 from payasync.credentials import Credentials
 from payasync.errors import InvalidArgumentError, SessionClosedError, frameless_async
+from payasync.middleware.observe import log
 from payasync.notifications.dispatcher import Dispatcher
 from payasync.notifications.handler_transaction import Begin, check_all
 from payasync.notifications.inbox import REPLAYABLE, Inbox, InboxEvent, StateName, state_of_name
-from payasync.notifications.ingest import MAX_WAITING, Answer, Ingest, Refusal, build_received
+from payasync.notifications.ingest import MAX_WAITING, Answer, Ingest, Refusal, build_received, logger
 from payasync.notifications.notification import MAX_BYTES, Headers, Raw, parse_event
 from payasync.notifications.sends import Sends
 from payasync.notifications.transitions import ATTEMPTS, Confirmer, QueryLimiter, draw_upper_half, hold_refund
@@ -105,6 +107,10 @@ F = TypeVar("F", bound=Function)
 
 DEFAULT_PACE: Final = Pace(clock=time.time, jitter=draw_upper_half)
 """Its clock returns seconds since 1970, as the inbox's does."""
+SHARED: Final = (
+    "the key that verifies notifications is taken for that of all merchants: a notification whose signed part does not "
+    'name yours is only a hint. If the key is yours alone, set signature.service_key = "merchant"; else "shared"'
+)
 REPLAY_PAGE: Final = 100
 """Events that are read at a time; each may be as long as a body."""
 
@@ -184,6 +190,8 @@ class Receiver:
         _check_type("inbox", inbox, right=hasattr(inbox, "claim") and not isinstance(inbox, type))
         profile, credentials = _choose_service(session, profile, credentials)
         verification = verification_of(profile, credentials, verifier)
+        if verification.shared and not getattr(profile.scheme, "service_key", ""):
+            log(logger, logging.WARNING, "notification.key_assumed_shared", SHARED)
         receiving[self] = credentials
         if session is None and not verification.proves:
             why = "is missing: the profile says that notifications are not signed, so each must be confirmed by a query"

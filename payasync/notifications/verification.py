@@ -243,7 +243,8 @@ def is_made_by_service(profile: Profile, service_paths: frozenset[str], document
     events = [name for names in shape.kinds.values() for name in names]
     if shape.kind_path in service_paths and at(document, shape.kind_path) in events:
         return True
-    if shape.time in service_paths and parse_time(at(document, shape.time), shape.zone) is not None:
+    times = service_paths.intersection((shape.time, shape.event_time))
+    if any(parse_time(at(document, path), shape.zone) is not None for path in times):
         return True
     if any(path in service_paths and is_there(at(document, path, None)) for path in signed_fields.tell_paths(shape)):
         return True
@@ -268,7 +269,7 @@ def check_sent_back(profile: Profile, credentials: Credentials) -> frozenset[str
             "notification.kind, notification.time and answer.*_status name nothing inside the signature that your "
             "requests do not have. The same key signs requests and verifies notifications, so a request of yours that "
             "is sent back would be believed. Add a path inside the signature: of an event name (notification.kind, "
-            "with notification.kinds), of a time (notification.time), of a field that tells the kind "
+            "with notification.kinds), of a time (notification.time or .event_time), of a field that tells the kind "
             "(notification.tells) or of a state (such as answer.order_status, with states.order). If the "
             "service signs with a key of its own, give credentials.service_keys instead",
             field="notification.kind",
@@ -585,7 +586,8 @@ class BodyVerification(KeyedVerification):
     def checks(self) -> str:
         """What is checked, in words."""
         shape, coverage = self.profile.notification, notification_coverage(self.profile)
-        unsigned = [path for path in (shape.kind_path, shape.time) if path and coverage and not coverage.covers(path)]
+        paths = filter(None, (shape.kind_path, shape.time, shape.event_time))
+        unsigned = [path for path in paths if coverage and not coverage.covers(path)]
         warning = f"; not signed: {', '.join(unsigned)}" if unsigned else ""
         return f"{self._describe(f'{shape.signature} over the object that holds it', shape.time)}{warning}"
 

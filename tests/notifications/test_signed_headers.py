@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -232,6 +232,20 @@ def test_public_key(tmp_path: Path) -> None:
 
     assert verified(headers, profile=profile, keys=keys).verified
     assert "X-Signature" == refusal(headers, BODY + b" ", profile, keys)[0]
+
+
+@pytest.mark.parametrize(("whose", "warnings"), [("", 1), ("shared", 0), ("merchant", 0)])
+async def test_receiver_warns_of_a_key_that_may_be_shared(
+    whose: Literal["", "shared", "merchant"], warnings: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If the profile does not say whose an asymmetric key is, making a receiver logs one warning that names the key."""
+    _, public = rsa_keys(tmp_path)
+    scheme = SortedPairs(algorithm="rsa-sha256", encoding="base64", service_key=whose)
+    profile = evolve(shaped(ack_status=200), signature=scheme)
+    async with opened(tmp_path, profile=profile, credentials=Credentials("M1", service_keys=public.read_text())):
+        pass
+
+    assert warnings == caplog.text.count("signature.service_key")
 
 
 @pytest.mark.parametrize(

@@ -405,7 +405,7 @@ def test_scheme_of_ones_own(said: Any, *, accepted: bool) -> None:
 
 def test_checks_in_words() -> None:
     """`checks` describes in words what is verified, and what is not signed."""
-    timeless, routed = evolve(SHAPE, time="", kind=""), evolve(SHAPE, time="")
+    timeless, routed = evolve(SHAPE, time="", kind=""), evolve(SHAPE, time="", event_time="paid")
     profiles = [PROFILE, *(evolve(BODY, notification=each) for each in (timeless, SHAPE, routed)), UNSIGNED]
     body = "data.sign over the object that holds it, by 2 of your keys"
 
@@ -413,7 +413,7 @@ def test_checks_in_words() -> None:
         "webhook-signature over the body, by 1 of your keys; webhook-timestamp within 300 seconds",
         body,
         f"{body}; data.at within 60 seconds; not signed: event",
-        f"{body}; not signed: event",
+        f"{body}; not signed: event, paid",
         "nothing",
     ] == [verification_of(profile, CREDENTIALS).checks for profile in profiles]
     assert "whatever" in verification_of(PROFILE, CREDENTIALS, accept_all).checks
@@ -891,6 +891,7 @@ async def test_request_that_is_posted_to_a_receiver(tmp_path: Path) -> None:
     [
         ({"kind": "what", "kinds": {"refund": ["refund.done"]}}, {"what": "refund.done"}, {"what": "refund.else"}),
         ({"time": "at", "tolerance": 10**9}, {"at": NOW}, {"at": "soon"}),
+        ({"event_time": "at"}, {"at": NOW - 10**8}, {"at": "soon"}),
         ({}, {"refundStatus": "SUCCESS"}, {"refundStatus": "LATE"}),
     ],
 )
