@@ -470,22 +470,6 @@ def test_redelivery_of_an_event_with_a_time_of_its_own_has_the_same_weak_key() -
     assert key(1, 7) != key(1, 8)
 
 
-@pytest.mark.parametrize(
-    ("paid", "expected"),
-    [
-        ("2020-02-29T12:00:00+02:00", datetime(2020, 2, 29, 10, tzinfo=UTC)),
-        (1_582_970_400_000, datetime(2020, 2, 29, 10, tzinfo=UTC)),
-        *((paid, None) for paid in ("2020-02-29T12:00:00", "soon", 1e300, -(10**15), True, None)),
-    ],
-)
-def test_time_of_the_event(paid: object, expected: datetime | None) -> None:
-    """`event_time` is the event's own time in UTC, however old it is. A value that is no time of a calendar is none."""
-    shape = NotificationShape(event_time="data.paid")
-    told = read(json.dumps({"data": {"paid": paid}}).encode(), Profile(notification=shape))
-
-    assert expected == told.event_time
-
-
 PAID_BODY: Final = (
     b'{"type":"payment.paid","data":{"outTradeNo":"T1","status":"SBX_PAID","totalAmt":450,"tags":["a","b"]}}'
 )

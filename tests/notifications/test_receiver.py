@@ -1,7 +1,7 @@
 """The receiver's public interface: its settings, handlers and events, and their replay."""
 
 import inspect
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from math import inf, nan
 from pathlib import Path
@@ -277,16 +277,6 @@ async def test_known_kind_may_be_said_and_no_other(shop: Shop) -> None:
 
     assert (["parked"], [False, False]) == (await shop.states(), unknown)
     assert await shop.receiver.replay(parked.id, kind="refund")
-
-
-async def test_time_of_an_event_is_stored(tmp_path: Path) -> None:
-    """The inbox stores the event's own time, and the handler gets it."""
-    profile = evolve(SIGNED, notification=evolve(SIGNED.notification, event_time="data.paidAt"))
-    async with opened(tmp_path, profile=profile) as shop:
-        got = shop.recording()
-        stored = await shop.handled({**PAID, "paidAt": "2026-11-29T12:00:00+01:00"})
-
-    assert [datetime(2026, 11, 29, 11, tzinfo=UTC)] * 2 == [stored.event_time, got[0].event_time]
 
 
 @pytest.mark.parametrize("signed", [True, False], ids=["verified", "hint"])
