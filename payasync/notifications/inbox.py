@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from attrs import field, fields, frozen
 
+from payasync.notifications.notification import HELD
 from payasync.storage import Backlog, Upgrade, check_moment, check_number, read_queries
 from payasync.wire.validators import invalid_argument
 
@@ -275,6 +276,9 @@ def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
     if any(other["digest"] == values["digest"] for other in others):
         return Added.AGAIN
     if reason := values["held"]:
+        same = yield SQL["same_key"], {"key": values["key"].removeprefix(HELD)}
+        if any(other["state"] == "done" for other in same):
+            return Added.AGAIN
         yield SQL["add"], {**values, "state": "held", "reason": reason, "due": None}
         return Added.HELD
     # An event that a handler or `expect` has seen, and that is held since, does not block a later one.

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 from attrs import evolve, field, frozen
 from multidict import CIMultiDict
 
-from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, clean, describe_error
+from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, PayasyncError, clean
 from payasync.middleware.observe import log
 from payasync.notifications.inbox import Added, Inbox, Received
 from payasync.notifications.notification import MAX_BYTES, WEBHOOK_ID, Headers, Notification, Raw, copy_body, webhook_id
@@ -144,13 +144,10 @@ class Ingest:
         try:
             examined = self._verification.examine(body, headers, now=self._clock(), kind=kind, max_bytes=limit)
         except (InvalidSignatureError, InvalidArgumentError) as error:
-            if isinstance(error, InvalidSignatureError):
-                self._report_refusal("signature", f"{error.field} {error.reason}")
-            else:
-                self._report_refusal("invalid", str(error))
+            self._report_refusal("signature" if isinstance(error, InvalidSignatureError) else "invalid", _why(error))
             return IngestResult(self.refusal, error=error)
         notification, held, late = examined
-        verification, why = self._verification, describe_error(held) if held else ""
+        verification, why = self._verification, _why(held) if held else ""
         received = build_received(
             notification, verification.profile, timed=verification.timed, signed=verification.proves, held=why
         )
@@ -208,7 +205,8 @@ class Ingest:
 
     def _warn_of_weak_key(self, received: Received) -> None:
         """Log once that events are identified by their bodies alone."""
-        if received.verified and received.weak and received.kind and not self._warned_of_weak_key:
+        dispatched = received.verified and not received.held
+        if dispatched and received.weak and received.kind and not self._warned_of_weak_key:
             self._warned_of_weak_key = True
             words = (
                 "an event about a %(kind)s is identified by the hash of its body alone: if the service sends it again "
@@ -216,6 +214,10 @@ class Ingest:
                 "that identify it into notification.id.%(kind)s"
             )
             log(logger, logging.WARNING, "notification.weak_key", words, kind=received.kind)
+
+
+def _why(error: PayasyncError) -> str:
+    return f"{error.field} {error.reason}" if isinstance(error, InvalidSignatureError) else str(error)
 
 
 def _build_answer(which: str, status: int, body: str) -> Answer:

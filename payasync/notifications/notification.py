@@ -231,7 +231,7 @@ def parse_event(event: "InboxEvent", profile: Profile, kind: str | None) -> Noti
     body, headers = copy_body(event.raw), read_headers(event.headers)
     document, arrived = decode_body(body), event.received_at
     # As another kind, it would have another key.
-    named = kind == event.kind and event.digest and not event.key.startswith((HELD, SIGNED))
+    named = kind == event.kind and event.digest and not event.key.startswith((HELD, OF_ANOTHER, SIGNED))
     known = (event.key, event.weak, event.digest) if named else None
     read = read_document(body, document, headers, profile=profile, kind=kind, received_at=arrived, identity=known)
     # A name that stood in a header was stored without the header.
@@ -420,7 +420,7 @@ def _find_kind(
     elif kind and by_address and kind != by_address:
         rule = "the kind that its address is for"
         why = f"is about a {kind}, but arrived at the address for {PLURALS[by_address]}"
-    elif signed and kind is None and ((shape.kind and event is None) or by_address in shape.tells):
+    elif signed and not by_field and kind is None and ((shape.kind and event is None) or by_address in shape.tells):
         rule = "the kind that an event or a field tells"
         why = f"lacks {shape.kind or shape.tells[by_address or 'payment']}, which tells its kind"
     else:

@@ -185,7 +185,7 @@ def hold_another(notification: Notification, merchant_id: str, profile: Profile)
         return None
     for path, named in named_merchants(profile, notification.document, notification.data):
         if not is_merchant(named, merchant_id):
-            return _hold(path, f"{path} is {clean(repr(named))}, expected {merchant_id!r}")
+            return _hold(path, f"{path} is {clean(repr(named))}, expected {merchant_id!r}: it is another merchant's")
     breach = find_breach(profile.notification.must, notification.data, "notification.must")
     return _hold("notification.must", breach) if breach else None
 
@@ -197,7 +197,7 @@ def hold_incomplete(notification: Notification, profile: Profile) -> Transition 
     """
     shape = profile.notification
     numbers = {"refund": "out_refund_no", "subscription": "subscription_id"}
-    if shape.data and at(notification.document, shape.data) is ABSENT:
+    if shape.data and not isinstance(at(notification.document, shape.data), dict):
         return _hold("notification.data", f"it lacks {shape.data}, the payload: it may be a response of the service")
     name = numbers.get(notification.kind or "", "")
     if name and (path := getattr(shape, name)) and getattr(notification, name) is None:

@@ -384,7 +384,8 @@ class Verification:
         named = list(named_merchants(self.profile, notification.document, notification.data))
         for path, value in named:
             if not is_merchant(value, self.credentials.merchant_id):
-                error = _error(path, f"is {clean(repr(value))}, and the merchant is {self.credentials.merchant_id!r}")
+                mine = self.credentials.merchant_id
+                error = _error(path, f"is {clean(repr(value))}, expected {mine!r}: it is another merchant's")
                 return Examined(_hold(notification, OF_ANOTHER), error)
         verified = bool(named) or not self.shared
         notification = with_facts(notification, verified=verified)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from attrs import evolve, frozen
 
 from payasync.errors import ConfigurationError, InvalidArgumentError, StorageError, describe_error
+from payasync.evidence.comparison import named_merchants
 from payasync.middleware.observe import log
 from payasync.notifications.handler_transaction import Begin, HandlerTransaction, hash_mark
 from payasync.notifications.inbox import Claim, Inbox, InboxEvent
@@ -398,13 +399,16 @@ class Worker:
             read = parse_event(event, profile, event.kind)
         except InvalidArgumentError as error:
             return Transition("held" if event.key.startswith(HELD) else "dead", describe_error(error))
-        if event.key.startswith(OF_ANOTHER):
-            return Transition("held", "it is of another merchant of the same service")
-        if event.key.startswith(HELD) and not await self.inbox.own(claim, read.dedup_key):
+        if event.key.startswith(OF_ANOTHER):  # unless the profile or the credentials have been corrected since
+            if held := hold_another(read, self.merchant_id, profile):
+                return held
+            read = with_facts(read, verified=any(named_merchants(profile, read.document, read.data)))
+        if event.key.startswith((HELD, OF_ANOTHER)) and not await self.inbox.own(claim, read.dedup_key):
             return Transition("superseded", "another event has its key")
-        known = {} if event.key.startswith((HELD, SIGNED)) else {"dedup_key": event.key, "weak": event.weak}
+        named = not event.key.startswith((HELD, OF_ANOTHER, SIGNED))
+        known = {"dedup_key": event.key, "weak": event.weak} if named else {}
         notification = with_facts(read, id=event.id, attempt=event.attempts, _session=self.session, **known)
-        signed = notification.verified or event.key.startswith(SIGNED)
+        signed = notification.verified or event.key.startswith((SIGNED, OF_ANOTHER))
         holds = (hold_several, hold_two_kinds, hold_refund, *([hold_incomplete] if signed else ()))
         return next((held for hold in holds if (held := hold(notification, profile))), notification)
 

@@ -178,9 +178,9 @@ async def test_retry_begins_by_itself(tmp_path: Path) -> None:
             raise ValueError("not now")
 
         await shop.handled()
-        await shop.clock.run(lambda: len(attempts) == 3, 0.5)
+        await shop.clock.run(lambda: len(attempts) >= 3, 0.5)
 
-        assert [1, 2, 3] == attempts
+        assert [1, 2, 3] == attempts[:3]
 
 
 async def test_lease_lasts_as_long_as_its_handler(tmp_path: Path) -> None:

@@ -9,14 +9,16 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync import Profile
+from payasync import Credentials, Profile, Secret
 from payasync.notifications import SqliteInbox
+from payasync.notifications.verification import sign_webhook
 from payasync.sandbox import Sandbox
 from payasync.signing import SortedPairs
 from payasync.testing import sign_notification
-from tests.notifications.merchant import PAID, REFUNDED, RENEWED, SIGNED, Shop, opened, received
+from tests.notifications.merchant import CREDENTIALS, PAID, REFUNDED, RENEWED, SIGNED, Shop, opened, received
 from tests.notifications.test_ingest import NO, YES
 
+KEYS: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHERS: Final = {**PAID, "merchantId": "M2"}
 
 
@@ -45,6 +47,58 @@ async def test_event_of_another_merchant_is_held_under_a_key_of_its_own(shop: Sh
     assert ("held", "done", True) == (others.state, ours.state, replayed)
     assert "another merchant" in others.reason
     assert ["T1"] == [each.out_trade_no for each in got]
+
+
+@pytest.mark.parametrize("merchant", ["M2", "M3"])
+async def test_event_is_replayed_after_the_credentials_are_corrected(merchant: str, tmp_path: Path) -> None:
+    """If the credentials named the wrong merchant, a replay with the right ones handles the event as verified."""
+    async with opened(tmp_path) as shop:
+        shop.recording()
+        await shop.take(OTHERS)
+    right = Credentials(merchant, notification_keys=KEYS)
+    async with opened(tmp_path, credentials=right) as shop:
+        got = shop.recording()
+        await shop.receiver.replay(1)
+        await shop.receiver.settle()
+        again = await shop.take(OTHERS)
+        await shop.receiver.settle()
+        states = await shop.states()
+
+    assert YES == again
+    assert ((["done"], [True]) if merchant == "M2" else (["held"], [])) == (states, [each.verified for each in got])
+
+
+async def test_late_event_is_replayed_beside_a_wrong_one(shop: Shop) -> None:
+    """A late event is handled in a replay although `expect` holds another event of its key, which gives way."""
+    got = shop.recording(expect=lambda _: {"totalAmt": 450})
+    await shop.handled({**PAID, "totalAmt": 1})
+    await shop.take(time=shop.clock.now - 3600)
+    await shop.receiver.replay(2)
+    await shop.receiver.settle()
+
+    assert ["superseded", "done"] == await shop.states()
+    assert [450] == [each.data["totalAmt"] for each in got]
+
+
+async def test_late_copy_of_a_handled_event_is_not_stored(shop: Shop) -> None:
+    """Somebody who sends an old genuine notification again leaves nothing behind: its event was handled."""
+    shop.recording()
+    await shop.handled()
+    late = await shop.take(time=shop.clock.now - 3600)
+
+    assert (NO, ["done"]) == (late, await shop.states())
+
+
+async def test_unreadable_event_warns_of_no_weak_key(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    """An event that is held because it cannot be read says nothing about how events are identified."""
+    raw = sign_notification(PAID, profile=SIGNED, credentials=CREDENTIALS, kind="payment", time=shop.clock.now)
+    body = raw.raw.replace(b'"T1"', b'"T1","outTradeNo":"T1"')
+    number, key = raw.headers["webhook-id"], Secret(KEYS)
+    headers = {**raw.headers, "webhook-signature": sign_webhook(body, number=number, sent=int(shop.clock.now), key=key)}
+    await shop.receiver.receive(body, headers, "payment")
+
+    assert ["held"] == await shop.states()
+    assert "identified by the hash" not in caplog.text
 
 
 @pytest.mark.parametrize("path", ["shop.id", ""])
@@ -115,7 +169,14 @@ async def test_wrong_clock_loses_nothing(tmp_path: Path) -> None:
 RESPONSE: Final = b'{"outTradeNo":"T1","status":"SBX_PAID","totalAmt":450,"currency":"CAD"}'
 
 
-@pytest.mark.parametrize("body", [RESPONSE, b'{"type":"payment.paid","outTradeNo":"T1","status":"SBX_PAID"}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        RESPONSE,
+        b'{"type":"payment.paid","outTradeNo":"T1","status":"SBX_PAID"}',
+        *(b'{"type":"payment.paid","data":%s}' % payload for payload in (b"null", b'"T1"', b'[{"outTradeNo":"T1"}]')),
+    ],
+)
 async def test_signed_response_is_no_notification(body: bytes, tmp_path: Path) -> None:
     """A genuine document without the event's name or without the payload is held, whatever address it comes to."""
     async with opened(tmp_path, verifier=lambda _raw, _headers: True) as shop:

@@ -268,9 +268,6 @@ async def test_so_many_bytes_wait_for_the_disk_and_no_more(tmp_path: Path, monke
         assert [YES, YES] == await asyncio.gather(*(shop.take({**PAID, "outTradeNo": each}) for each in ("T5", "T6")))
 
 
-GENUINE: Final = "InvalidSignatureError: the notification is not verified: "
-
-
 @frozen
 class Signed(Verification):
     """Believes what says that it is signed; all else is a hint. It quotes what it refuses."""
@@ -355,9 +352,9 @@ async def test_refusal_is_explained_in_the_log(tmp_path: Path, caplog: pytest.Lo
         ("WARNING", f"webhook-signature is not valid for the body with any of the keys: {MISMATCH}"),
         ("WARNING", "webhook-id is missing"),
         ("WARNING", "its body is longer than max_bytes, 1000"),
-        ("WARNING", f"{GENUINE}webhook-timestamp is 301 {late}"),
-        ("INFO", f"{GENUINE}webhook-timestamp is 302 {late}"),
-        ("INFO", f"{GENUINE}webhook-timestamp is 40000 {late}"),
+        ("WARNING", f"webhook-timestamp is 301 {late}"),
+        ("INFO", f"webhook-timestamp is 302 {late}"),
+        ("INFO", f"webhook-timestamp is 40000 {late}"),
         ("WARNING", "webhook-id is missing"),
     ] == [(level, text.removeprefix("refused a notification: ")) for level, text in refusals]
 

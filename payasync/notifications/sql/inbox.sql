@@ -30,8 +30,11 @@ UPDATE payasync_events SET due = :until, since = :now
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: own
+-- A held event does not stand in the way of another one, unless both are the same.
 UPDATE payasync_events SET key = :key WHERE id = :id AND state = 'leased' AND fence = :fence
-AND NOT EXISTS (SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id)
+AND NOT EXISTS (
+    SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id
+    AND (other.state NOT IN ('held', 'superseded') OR other.digest = payasync_events.digest))
 RETURNING id;
 
 -- name: finish
@@ -57,7 +60,9 @@ RETURNING id;
 -- name: rename
 UPDATE payasync_events SET kind = :kind, key = :key, weak = :weak
 WHERE id = :id AND state IN ('dead', 'parked', 'held')
-AND NOT EXISTS (SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id)
+AND NOT EXISTS (
+    SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id
+    AND (other.state NOT IN ('held', 'superseded') OR other.digest = payasync_events.digest))
 RETURNING id;
 
 -- name: replay
