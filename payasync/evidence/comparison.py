@@ -292,10 +292,11 @@ def named_merchants(profile: "Profile", document: object, data: object) -> Itera
     """
     coverage, given = notification_coverage(profile), profile.notification.merchant_id
     read = coverage.read(document) if coverage and isinstance(document, dict) else document
+    paths = merchant_paths(profile)
     for place in (data, read) if given is None else (data,):
-        yield from (
-            (path, at(place, path)) for path in merchant_paths(profile) if not _is_missing(at(place, path, None))
-        )
+        for path in paths:
+            if not _is_missing(named := at(place, path, None)):
+                yield path, named
 
 
 def is_merchant(named: object, merchant_id: str) -> bool:
