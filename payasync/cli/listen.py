@@ -256,6 +256,7 @@ def inspect(result: IngestResult, profile: Profile, at: datetime, kind: str | No
     if result.added is Added.CONFLICT or (result.added and received.held):
         # The stored reason begins with the class of the error.
         verdict, why = "held", received.held.partition(": ")[2].removeprefix(_UNVERIFIED) or OTHER_BODY
+        why += ". It is not acknowledged, so the service sends it again" if error else ""
     return Inspection(
         at=at,
         verdict=verdict,

@@ -182,6 +182,7 @@ def test_held_notification(tmp_path: Path) -> None:
         told[2][name] for name in ("kind", "event", "reference", "amount")
     )
     assert told[2]["why"].startswith("webhook-timestamp is ")
+    assert [False, True] == [told[place]["why"].endswith("so the service sends it again") for place in (0, 2)]
 
 
 PAID_EVENT: Final = {"type": "payment.paid", "data": PAID}
