@@ -19,12 +19,12 @@ from rich.console import Console
 from payasync.cli.options import HOW_SIGNED, profile_named, profile_option
 from payasync.cli.signals import stopped_by_signals
 from payasync.cli.terminal import Lines, Part, existing_folder, fail, stray_logs_dropped
-from payasync.cli.verify_notification import HttpMessage
+from payasync.cli.verify_notification import HttpMessage, describe, read
 from payasync.credentials import Credentials
-from payasync.errors import ConfigurationError, InvalidSignatureError, PayasyncError, clean, plain
+from payasync.errors import ConfigurationError, PayasyncError, clean, plain
 from payasync.notifications.inbox import Added
 from payasync.notifications.ingest import Answer, Ingest, IngestResult
-from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw, parse
+from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw, unreadable
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import verification_of
 from payasync.notifications.web_adapters import answer_aiohttp
@@ -35,13 +35,15 @@ from payasync.sandbox.server import Server, url_of
 from payasync.sandbox.server import listen as bind
 from payasync.strict_json import ABSENT
 
-Verdict = Literal["verified", "hint", "refused", "not kept"]
+Verdict = Literal["verified", "hint", "held", "refused", "not kept"]
 
 NO_KIND: Final = "its kind is unknown: give the service one of the addresses above"
 TOO_MUCH: Final = "it is too long, or too many arrive at the same time"
-OTHER_BODY: Final = "held: an earlier notification with this key had another body"
+OTHER_BODY: Final = "an earlier notification with this key had another body"
 CLOSING_SECONDS: Final = 0.5
 
+_UNVERIFIED: Final = "the notification is not verified: "
+"""What begins the text of each `InvalidSignatureError` about a notification, also of a genuine one that is held."""
 _AMOUNTS: Final = ("refundAmt", "totalAmt", "amount")
 """Wire names of the common interface, the narrowest first."""
 _UNSAVED: Final = frozenset(
@@ -54,6 +56,7 @@ _UNSAVED: Final = frozenset(
 _STYLES: Final[dict[Verdict, str]] = {
     "verified": "green",
     "hint": "yellow",
+    "held": "bold yellow",
     "refused": "bold red",
     "not kept": "bold red",
 }
@@ -206,8 +209,8 @@ class Inspection:
 
     Attributes:
         at: When it came, aware.
-        verdict: `verified` by its signature; `hint` if none is asked for; `refused`; or `not kept`, so that the
-            service sends it again.
+        verdict: `verified` by its signature; `hint` if that proves nothing; `held` if it is genuine, and cannot
+            be used as it is; `refused`; or `not kept`, so that the service sends it again.
         status: The HTTP status that it was answered with.
         kind: `payment`, `refund` or `subscription`; empty if unknown, like all that follow.
         event: The service's own name of the event.
@@ -242,23 +245,24 @@ def inspect(result: IngestResult, profile: Profile, at: datetime, kind: str | No
         kind: What its address is for.
     """
     received, error, status = result.received, result.error, result.answer.status
-    why = TOO_MUCH if error is None else str(error)
-    if isinstance(error, InvalidSignatureError):
-        why = f"{error.field} {error.reason}"
+    why = TOO_MUCH if error is None else describe(error)
     if received is None:
         return Inspection(at=at, verdict="refused", status=status, kind=kind or "", why=why)
-    parsed = parse(received.raw, received.headers, profile=profile, kind=received.kind)
-    if result.added is Added.CONFLICT:
-        why = OTHER_BODY
-    elif result.added:
-        why = "" if parsed.kind else NO_KIND
-    believed: Verdict = "verified" if received.verified else "hint"
+    raw, headers, kind = received.raw, received.headers, received.kind
+    parsed = read(raw, headers, profile, kind) or unreadable(raw, headers, kind, received.received_at)
+    verdict: Verdict = "not kept"
+    if result.added:
+        verdict, why = "verified" if received.verified else "hint", "" if parsed.kind else NO_KIND
+    if result.added is Added.CONFLICT or (result.added and received.held):
+        # The stored reason begins with the class of the error.
+        verdict, why = "held", received.held.partition(": ")[2].removeprefix(_UNVERIFIED) or OTHER_BODY
+        why += ". It is not acknowledged, so the service sends it again" if error else ""
     return Inspection(
         at=at,
-        verdict=believed if result.added else "not kept",
+        verdict=verdict,
         status=status,
-        kind=parsed.kind or "",
-        event=parsed.event or "",
+        kind=parsed.kind or kind or "",
+        event=parsed.event or received.event or "",
         reference=parsed.out_refund_no or parsed.out_trade_no or parsed.subscription_id or parsed.payment_id or "",
         amount=_amount(parsed, profile),
         key=received.key,

@@ -4,7 +4,9 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, Literal, Self
 from urllib.parse import unquote
 
@@ -15,7 +17,8 @@ from payasync.cli.options import HOW_SIGNED, profile_named, profile_option
 from payasync.cli.terminal import Lines, fail
 from payasync.credentials import Credentials
 from payasync.errors import InvalidArgumentError, InvalidSignatureError, PayasyncError, plain
-from payasync.notifications.notification import Notification, parse
+from payasync.notifications.notification import Headers, Notification, parse
+from payasync.notifications.transitions import hold_another, hold_incomplete, hold_refund, hold_several, hold_two_kinds
 from payasync.notifications.verification import MISMATCH, Verification, verification_of
 from payasync.notifications.web_adapters import kind_of_path
 from payasync.profile.profile import Profile
@@ -24,12 +27,14 @@ from payasync.signing.templates import parse_time, values_at
 from payasync.strict_json import at
 
 Pairs = tuple[tuple[str, str], ...]
-Verdict = Literal["genuine", "not genuine", "cannot tell"]
+Verdict = Literal["genuine", "genuine, but held", "not genuine", "cannot tell"]
 
-EXIT_CODES: Final[dict[Verdict, int]] = {"genuine": 0, "not genuine": 1, "cannot tell": 2}
+EXIT_CODES: Final[dict[Verdict, int]] = {"genuine": 0, "not genuine": 1, "cannot tell": 2, "genuine, but held": 3}
 LONGEST: Final = 1 << 20
 """The greatest number of bytes that are read of a file, because it may have no end."""
 
+_END: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+"""No receiver has a later time on its clock."""
 _LENGTH: Final = "content-length"
 _START: Final = re.compile(rb"POST ([!-~]+) HTTP/[0-9.]+\r?\n")
 _LINE_END: Final = re.compile(rb"\r?\n")
@@ -38,7 +43,7 @@ _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 
 def _parse_time(_context: click.Context, _option: click.Parameter, text: str | None) -> float:
     moment = time.time() if text is None else parse_time(text)
-    if moment is None:
+    if moment is None or not 0 <= moment < _END:
         rule = "ISO 8601 with an offset, such as 2027-01-31T00:00:00Z, or seconds since 1970"
         raise click.BadParameter(f"it must be {rule}")
     return moment
@@ -76,7 +81,7 @@ def _parse_headers(_context: click.Context, _option: click.Parameter, lines: tup
 def verify_notification(
     files: tuple[str, ...], headers: dict[str, str], profile: str | None, kind: str | None, now: float
 ) -> None:
-    """Check that a notification in a file is genuine.
+    """Check that a notification in a file is genuine, and that a receiver can use it.
 
     FILE holds the body as it was received, or the whole HTTP message; "-" reads standard input. The keys come from the
     environment, as for `Credentials.from_env`.
@@ -91,6 +96,7 @@ def verify_notification(
       0    it is genuine
       1    it is not genuine
       2    this cannot be determined
+      3    it is genuine, but a receiver holds it, and a person must look at it
     """  # noqa: D301 - click does not wrap a paragraph after this character
     try:
         verification = verification_of(profile_named(profile, needed=HOW_SIGNED)[0], Credentials.from_env())
@@ -187,8 +193,8 @@ class Finding:
     """What was found.
 
     Attributes:
-        verdict: In two words.
-        why: What speaks against the notification; empty if nothing does.
+        verdict: In a few words.
+        why: Why it is not genuine, or is held, or why nobody can tell; empty if it is genuine.
         facts: The contents and the checks, by name.
         hint: What to try next; empty if there is nothing.
     """
@@ -218,28 +224,48 @@ def examine(
     routed = kind or kind_of_path(unquote(message.target.partition("?")[0]))
     facts = tuple(_facts(message, verification, routed, now))
     try:
-        found = verification.verify(message.body, message.headers, now=now, kind=routed, max_bytes=LONGEST)
-    except InvalidSignatureError as error:
-        hint = _hint(message, verification.profile, error, facts)
-        return Finding("not genuine", f"{error.field} {error.reason}", facts, hint)
-    except InvalidArgumentError as error:
-        return Finding("not genuine", str(error), facts, _length_hint(message))
+        found, held, late = verification.examine(message.body, message.headers, now=now, kind=routed, max_bytes=LONGEST)
+    except (InvalidSignatureError, InvalidArgumentError) as error:
+        return Finding("not genuine", describe(error), facts, _hint(message, verification.profile, error))
+    if verification.proves and (why := describe(held) if held else _find_hold(found, verification)):
+        sent = dict(facts).get("Sent", "")
+        hint = f"to check it as of that time, add --at {sent}" if late and sent.endswith("Z") else ""
+        return Finding("genuine, but held", why, facts, hint)
     if found.verified:
         return Finding("genuine", facts=facts)
     unsigned = (
-        'the profile says that notifications are not signed (notification.verification = "none"): '
-        "it is only a hint; query the service to confirm it"
+        "its signature is right, but any merchant of the service may get such a signature, and it names none"
+        if verification.proves
+        else 'the profile says that notifications are not signed (notification.verification = "none")'
     )
-    return Finding("cannot tell", unsigned, facts)
+    return Finding("cannot tell", f"{unsigned}: it is only a hint; query the service to confirm it", facts)
+
+
+def describe(error: Exception) -> str:
+    """Return why a notification is refused or held. A genuine one may be held because of the same errors."""
+    return f"{error.field} {error.reason}" if isinstance(error, InvalidSignatureError) else str(error)
+
+
+def _find_hold(genuine: Notification, verification: Verification) -> str:
+    """Return why a receiver holds a genuine notification after it was stored; empty if it does not."""
+    another = partial(hold_another, merchant_id=verification.credentials.merchant_id)
+    holds = (hold_several, hold_two_kinds, hold_refund, hold_incomplete, *([another] if genuine.verified else ()))
+    found = (hold(genuine, profile=verification.profile) for hold in holds)
+    return next((held.reason for held in found if held), "")
+
+
+def read(body: bytes, headers: Headers, profile: Profile, kind: str | None) -> Notification | None:
+    """Return what can be read of a notification, also if its kind or a number is invalid; `None` if nothing can."""
+    with suppress(InvalidArgumentError):
+        return parse(body, headers, profile=profile, kind=kind, max_bytes=LONGEST)
+    with suppress(InvalidArgumentError):
+        return parse(body, headers, profile=evolve(profile, identifier=""), max_bytes=LONGEST)
+    return None
 
 
 def _facts(message: HttpMessage, verification: Verification, kind: str | None, now: float) -> Iterator[tuple[str, str]]:
     """Yield the readable contents of the notification, and the checks."""
-    try:
-        parsed = parse(message.body, message.headers, profile=verification.profile, kind=kind, max_bytes=LONGEST)
-    except InvalidArgumentError:
-        pass
-    else:
+    if parsed := read(message.body, message.headers, verification.profile, kind):
         yield "Kind", parsed.kind or "unknown to the profile"
         for name, text in (
             ("Event", parsed.event),
@@ -270,32 +296,25 @@ def _written(sent: float) -> str:
         return f"{sent:.0f} seconds after 1970"
 
 
-def _hint(message: HttpMessage, profile: Profile, error: InvalidSignatureError, facts: Pairs) -> str:
+def _hint(message: HttpMessage, profile: Profile, error: InvalidSignatureError | InvalidArgumentError) -> str:
     """Return what to try next."""
-    shape, sent = profile.notification, dict(facts).get("Sent")
+    shape = profile.notification
     in_headers = {shape.headers.signature, shape.headers.timestamp, shape.headers.nonce}
-    if sent and error.field in {shape.headers.timestamp, shape.time}:
-        return f"to check it as of that time, add --at {sent}"
     if not message.headers and error.field in in_headers:
         return 'the file holds only the body: give each header with -H "name: value"'
-    if length := _length_hint(message):
-        return length
-    if message.length is None and message.body.endswith(b"\n"):
+    size = len(message.body)
+    if message.length not in {None, size}:
+        return f"Content-Length is {message.length}, the file has {size}: the body was changed after it was received"
+    if message.length is None and message.body.endswith(b"\n") and isinstance(error, InvalidSignatureError):
         return "the file ends with a line break; if the body had none, remove it, because it changes the signature"
-    if error.field == shape.headers.signature and MISMATCH in str(error.reason):
+    if error.field == shape.headers.signature and MISMATCH in str(error):
         return "the signature covers the exact bytes: JSON that was parsed and written again does not match"
     return ""
 
 
-def _length_hint(message: HttpMessage) -> str:
-    size = len(message.body)
-    if message.length in {None, size}:
-        return ""
-    return f"Content-Length is {message.length}, the file has {size}: the body was changed after it was received"
-
-
 _STYLES: Final[dict[Verdict, str]] = {
     "genuine": "bold green",
+    "genuine, but held": "bold yellow",
     "not genuine": "bold red",
     "cannot tell": "bold yellow",
 }

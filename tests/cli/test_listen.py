@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Generator, Mapping
@@ -27,8 +28,9 @@ from payasync import Credentials, InvalidArgumentError, InvalidSignatureError, N
 from payasync.cli.commands import payasync
 from payasync.cli.listen import NO_KIND, OTHER_BODY, TOO_MUCH, Inspection, ListenScreen, inspect
 from payasync.notifications import Added, Answer, SqliteInbox, parse
-from payasync.notifications.ingest import IngestResult, build_received
+from payasync.notifications.ingest import Ingest, IngestResult, build_received
 from payasync.notifications.notification import MAX_BYTES
+from payasync.notifications.verification import sign_webhook, verification_of
 from payasync.sandbox import PROFILE
 from payasync.testing import Signed, sign_notification
 from tests.chaos.forked import Forked
@@ -38,6 +40,8 @@ WHSEC: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 KEYS: Final = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_NOTIFICATION_KEYS": WHSEC, "PAYASYNC_PROFILE": "sandbox"}
 CREDENTIALS: Final = Credentials("M1", notification_keys=WHSEC)
 PAID: Final = {"outTradeNo": "T1", "status": "SBX_PAID", "totalAmt": 450, "currency": "CAD"}
+REFUNDED: Final = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 100, "status": "SBX_X"}
+AT: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 SECONDS: Final = 30
 
 
@@ -141,17 +145,101 @@ def test_one_line_for_each_notification(tmp_path: Path) -> None:
         lines(process, "")
         told = [lines(process, "")[-1].partition("  ")[2] for _ in answers]
     key = 'payment:["T1","SBX_PAID"]'
-    paid = "verified  payment.paid            T1"
+    paid = "payment.paid            T1"
 
     assert [200, 200, 200, 400, 200] == [status for status, _ in answers]
     assert {'{"received":true}', '{"received":false}'} == {body for _, body in answers}
     assert [
-        f"{paid}                 450 CAD  {key}",
-        f"{paid}                 450 CAD  again  {key}",
-        f"{paid}                 451 CAD  held: an earlier notification with this key had another body  {key}",
+        f"verified  {paid}                 450 CAD  {key}",
+        f"verified  {paid}                 450 CAD  again  {key}",
+        f"held      {paid}                 451 CAD  an earlier notification with this key had another body  {key}",
         "refused   payment       webhook-id is missing",
     ] == told[:4]
     assert "?[2J " in told[4]
+
+
+def sealed(raw: bytes, sent: float | None = None) -> Signed:
+    """Return a notification with a valid signature over any bytes."""
+    (key,), sent = CREDENTIALS.notification_keys, int(time.time() if sent is None else sent)
+    signature = sign_webhook(raw, number="m1", sent=sent, key=key)
+    return Signed(raw, {"webhook-id": "m1", "webhook-timestamp": str(sent), "webhook-signature": signature})
+
+
+def test_held_notification(tmp_path: Path) -> None:
+    """A genuine notification that is held is shown as held, with its reason. A late one is refused each time."""
+    late = signed(time=1_000_000_000)
+    with listening(tmp_path) as listener:
+        url = listener.opening["addresses"]["payment"]
+        answers = [
+            listener.notified(each.raw, each.headers, at=url) for each in (sealed(b"[]"), sealed(b"[]"), late, late)
+        ]
+    told = [line for _, line in answers]
+
+    assert [200, 200, 400, 400] == [status for status, _ in answers]
+    assert [("held", False), ("held", True)] * 2 == [(line["verdict"], line["again"]) for line in told]
+    assert [status for status, _ in answers] == [line["status"] for line in told]
+    assert ("payment", "payment.paid", "T1", "450 CAD") == tuple(
+        told[2][name] for name in ("kind", "event", "reference", "amount")
+    )
+    assert told[2]["why"].startswith("webhook-timestamp is ")
+    assert [False, True] == [told[place]["why"].endswith("so the service sends it again") for place in (0, 2)]
+
+
+PAID_EVENT: Final = {"type": "payment.paid", "data": PAID}
+
+
+@pytest.mark.parametrize(
+    ("raw", "why", "seen"),
+    [
+        *(
+            (raw, "raw must be a JSON object in UTF-8", ("payment", "", "", ""))
+            for raw in (
+                b"",
+                b"{",
+                b"[]",
+                b'{"a":1,"a":2}',
+                b'{"totalAmt":1e400}',
+                b"\xff",
+                b'{"a":' * 33 + b"1" + b"}" * 33,
+            )
+        ),
+        ({"data": PAID}, "kind: the notification lacks type, which tells its kind", ("", "", "T1", "450 CAD")),
+        (
+            {"type": "refund.failed", "data": REFUNDED},
+            "kind: the notification is about a refund, but arrived at the address for payments",
+            ("refund", "refund.failed", "R1", "100"),
+        ),
+        (
+            {**PAID_EVENT, "data": {**PAID, "merchantId": "M2"}},
+            "merchantId is 'M2', and the merchant is 'M1'",
+            ("payment", "payment.paid", "T1", "450 CAD"),
+        ),
+        (
+            {**PAID_EVENT, "data": {**PAID, "outTradeNo": "T.1"}},
+            "out_trade_no must be a number that matches ",
+            ("payment", "payment.paid", "T.1", "450 CAD"),
+        ),
+        (
+            {**PAID_EVENT, "data": {**PAID, "outTradeNo": "T\x1b"}},
+            "out_trade_no must be a number that matches ",
+            ("payment", "", "", ""),
+        ),
+    ],
+)
+async def test_reason_of_a_held_notification(
+    raw: bytes | dict[str, Any], why: str, seen: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Whatever is held on arrival, the reason is shown without its class, and what can be read of it."""
+    sent = sealed(raw if isinstance(raw, bytes) else json.dumps(raw).encode(), AT.timestamp())
+    inbox = SqliteInbox(tmp_path / "inbox.db")
+    verification = verification_of(PROFILE, CREDENTIALS)
+    ingest = Ingest(verification, inbox, clock=AT.timestamp, on_stored=lambda: None)
+    found = inspect(await ingest.ingest(sent.raw, sent.headers, "payment"), PROFILE, AT, "payment")
+    await inbox.aclose()
+
+    assert ("held", 200) == (found.verdict, found.status)
+    assert found.why.startswith(why)
+    assert seen == (found.kind, found.event, found.reference, found.amount)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
@@ -340,7 +428,6 @@ def test_signed_in_a_header(tmp_path: Path) -> None:
     assert (400, "refused") == (status, changed["verdict"])
 
 
-AT: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 YES: Final = Answer(200)
 HEARD: Final = Inspection(
     at=AT,
@@ -352,7 +439,6 @@ HEARD: Final = Inspection(
     amount="450 CAD",
     key='payment:["T1","SBX_PAID"]',
 )
-REFUNDED: Final = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 100, "status": "SBX_X"}
 RENEWED: Final = {"subscriptionId": "S1", "amount": 900, "period": 2, "status": "SBX_ACTIVE"}
 
 
@@ -379,7 +465,7 @@ MISSING: Final = InvalidSignatureError("it is not verified", field="webhook-id",
         (arrival([]), {"reference": "", "amount": ""}),
         (arrival(PAID, verified=False), {"verdict": "hint", "kind": "payment"}),
         (arrival(PAID, added=Added.AGAIN), {"again": True, "why": ""}),
-        (arrival(PAID, added=Added.CONFLICT), {"again": False, "why": OTHER_BODY}),
+        (arrival(PAID, added=Added.CONFLICT), {"verdict": "held", "again": False, "why": OTHER_BODY}),
         (arrival(PAID, "something.else"), {"why": NO_KIND}),
         (IngestResult(Answer(400), error=MISSING), {"verdict": "refused", "kind": "", "why": "webhook-id is missing"}),
         (IngestResult(Answer(400), error=InvalidArgumentError("raw must be JSON")), {"why": "raw must be JSON"}),

@@ -96,12 +96,12 @@ def test_changed() -> None:
     assert f"not genuine: webhook-signature {why}" == result.output.splitlines()[0]
 
 
-def test_too_old() -> None:
-    """Without `--at`, the current time is used. For an old notification, the hint says how to check it."""
+def test_late() -> None:
+    """Without `--at`, the current time is used. For a late notification, the hint says how to check it."""
     result = check(message(PAID), at="")
 
-    assert (1, 0) == (result.exit_code, check(message(signed(time=time.time())), at="").exit_code)
-    assert "not genuine: webhook-timestamp is " in result.output
+    assert (3, 0) == (result.exit_code, check(message(signed(kind="payment", time=time.time())), at="").exit_code)
+    assert result.output.startswith("genuine, but held: webhook-timestamp is ")
     assert facts(result)["hint"].endswith(f"add --at {SENT}")
 
 
@@ -140,11 +140,16 @@ def test_hint(raw: bytes, headers: list[str], hint: str | None) -> None:
     assert raw.startswith(b"POST") or "T1" == found["Order"]
 
 
-@pytest.mark.parametrize(("second", "code"), [("genuine", 0), ("changed", 1), ("empty", 2)])
+@pytest.mark.parametrize(("second", "code"), [("genuine", 0), ("changed", 1), ("empty", 2), ("list", 3)])
 def test_several_files(tmp_path: Path, second: str, code: int) -> None:
     """Each file has a block under its name; the exit code is the highest."""
-    contents = {"genuine": message(PAID), "changed": message(REWRITTEN), "empty": b""}
-    verdicts = {"genuine": "genuine", "changed": "not genuine", "empty": "cannot tell"}
+    contents = {"genuine": message(PAID), "changed": message(REWRITTEN), "empty": b"", "list": message(sealed(b"[]"))}
+    verdicts = {
+        "genuine": "genuine",
+        "changed": "not genuine",
+        "empty": "cannot tell",
+        "list": "genuine, but held",
+    }
     names = ["genuine", second, "genuine"]
     files = [tmp_path / f"{number}-{name}" for number, name in enumerate(names)]
     for file, name in zip(files, names, strict=True):
@@ -170,12 +175,12 @@ def test_file_that_cannot_be_read() -> None:
 @pytest.mark.parametrize(
     ("target", "options", "code"),
     [
-        ("/notify/refund", [], 1),
-        ("/notify/refund?x=/payment", [], 1),
-        ("/notify/refund/", [], 1),
-        ("/notify/%72efund", [], 1),
+        ("/notify/refund", [], 3),
+        ("/notify/refund?x=/payment", [], 3),
+        ("/notify/refund/", [], 3),
+        ("/notify/%72efund", [], 3),
         ("/notify/refund", ["--kind", "payment"], 0),
-        ("/notify", ["--kind", "refund"], 1),
+        ("/notify", ["--kind", "refund"], 3),
         ("/notify/all", [], 0),
     ],
 )
@@ -184,20 +189,76 @@ def test_kind_of_its_address(target: str, options: list[str], code: int) -> None
     result = check(message(PAID, target), *options)
 
     assert code == result.exit_code
-    assert ("arrived at the address for refunds" in result.output) is (code == 1)
+    assert ("arrived at the address for refunds" in result.output) is (code == 3)
 
 
-@pytest.mark.parametrize("raw", [b"", b"not JSON", b'{"a":1,"a":2}', b"[]", b"\xff" * 100, b"[" * 5000], ids=len)
-def test_invalid_notification(raw: bytes) -> None:
-    """If a signed body is not a JSON object, the notification is not genuine, without a traceback."""
+def sealed(raw: bytes) -> Signed:
+    """Return a notification with a valid signature over any bytes."""
     (key,) = CREDENTIALS.notification_keys
     signature = sign_webhook(raw, number="m1", sent=1_800_000_000, key=key)
-    headers = {"webhook-id": "m1", "webhook-timestamp": "1800000000", "webhook-signature": signature}
-    result = check(HttpMessage(raw, tuple(headers.items()), "/").to_bytes())
+    return Signed(raw, {"webhook-id": "m1", "webhook-timestamp": "1800000000", "webhook-signature": signature})
 
-    assert 1 == result.exit_code
-    assert result.output.startswith("not genuine: raw must be a JSON object")
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"not JSON",
+        b"[]",
+        b'{"a":1,"a":2}',
+        b'{"type":"payment.paid","data":{"totalAmt":1e400}}',
+        b"\xff" * 100,
+        b"[" * 5000,
+        b'{"a":' * 33 + b"1" + b"}" * 33,
+    ],
+    ids=len,
+)
+def test_unreadable_notification_is_held(raw: bytes) -> None:
+    """A genuine notification that is not a JSON object is held, without a traceback."""
+    result = check(message(sealed(raw), "/"))
+
+    assert 3 == result.exit_code
+    assert result.output.startswith("genuine, but held: raw must be a JSON object")
     assert {"Checked"} == set(facts(result))
+
+
+PAID_EVENT: Final = {"type": "payment.paid", "data": DATA}
+
+
+@pytest.mark.parametrize(
+    ("document", "shape", "why", "shown"),
+    [
+        ({**PAID_EVENT, "data": {**DATA, "merchantId": "M2"}}, {}, "merchantId is 'M2', and the merchant", "T1"),
+        ({"data": DATA}, {}, "kind: the notification lacks type", "T1"),
+        ({**PAID_EVENT, "data": {**DATA, "outTradeNo": "T.1"}}, {}, "out_trade_no must be a number that", "T.1"),
+        ({**PAID_EVENT, "data": {**DATA, "outTradeNo": "T\n"}}, {}, "out_trade_no must be a number that", None),
+        (
+            {"type": "refund.failed", "data": DATA},
+            {"tells": {"payment": "status"}},
+            "kind: the notification holds",
+            None,
+        ),
+        ({"type": "payment.paid", **DATA}, {}, "it lacks data, the payload", "T1"),
+        ({"type": "refund.failed", "data": DATA}, {}, "it lacks outRefundNo, the number of the refund", "T1"),
+        ({"type": "subscription.renewed", "data": {}}, {}, "it lacks subscriptionId, the number of the", None),
+        ({**PAID_EVENT, "data": {**DATA, "outRefundNo": "R1"}}, {}, "it came as a payment, but names a refund", "T1"),
+        ({**PAID_EVENT, "data": [DATA, DATA]}, {"data": "data.0"}, "data holds 2 entries", "T1"),
+        (PAID_EVENT, {"tells": {"payment": "status", "refund": "outTradeNo"}}, "it holds status of a payment", "T1"),
+        (PAID_EVENT, {"must": {"livemode": True}}, "livemode is missing in the notification, and must be true", "T1"),
+    ],
+)
+def test_genuine_but_held(
+    document: dict[str, Any], shape: dict[str, Any], why: str, shown: str | None, tmp_path: Path
+) -> None:
+    """What a receiver holds, on arrival or later, is called genuine and held, with its reason and what can be read."""
+    file = tmp_path / "service.toml"
+    notification = evolve(PROFILE.notification, **shape)
+    file.write_text(evolve(PROFILE, notification=notification).to_toml(), encoding="utf-8")
+    result = check(message(sealed(json.dumps(document).encode()), "/notify"), "--profile", file)
+
+    assert (3, shown) == (result.exit_code, facts(result).get("Order"))
+    assert result.output.startswith(f"genuine, but held: {why}")
+    assert "hint" not in facts(result)
 
 
 @pytest.fixture
@@ -222,6 +283,20 @@ def test_not_signed_at_all(toml: Callable[[str], Path]) -> None:
     assert ("T1", SENT, "nothing") == tuple(facts(result)[name] for name in ("Order", "Sent", "Checked"))
     assert facts(result)["Key"].endswith("(weak: a hash of the body)")
     assert "9999999999999 seconds after 1970" == facts(later)["Sent"]
+
+
+def test_signed_for_any_merchant(toml: Callable[[str], Path]) -> None:
+    """If the key is that of all merchants, and nothing signed names one, the exit code is 2, and the reason says so."""
+    file, key = toml("body"), "service key number 1"
+    file.write_text(file.read_text().replace("[signature]", '[signature]\nservice_key = "shared"'))
+    facts_of = {"profile": PROFILE.from_file(file), "credentials": Credentials("M1", service_keys=key)}
+    unnamed, named = (
+        check(signed(data, **facts_of).raw, "--profile", file, PAYASYNC_SERVICE_KEYS=key)
+        for data in (DATA, {**DATA, "merchantId": "M1"})
+    )
+
+    assert [2, 0] == [unnamed.exit_code, named.exit_code]
+    assert unnamed.output.startswith("cannot tell: its signature is right, but any merchant of the service")
 
 
 IN_A_HEADER: Final = """name = "signs the body in a header"
@@ -257,7 +332,7 @@ def test_signed_in_a_header(tmp_path: Path) -> None:
         )
     )
 
-    assert [0, 1, 1, 1] == [each.exit_code for each in (genuine, old, bare, changed)]
+    assert [0, 3, 1, 1] == [each.exit_code for each in (genuine, old, bare, changed)]
     assert ("payment", "T1", SENT) == tuple(facts(genuine)[name] for name in ("Kind", "Order", "Sent"))
     assert "X-Sign:v1 over the body, by 1 of your keys; X-Sign:t within 300 seconds" == facts(genuine)["Checked"]
     assert facts(old)["hint"].endswith(f"add --at {SENT}")
@@ -275,7 +350,7 @@ def test_signed_in_its_body(toml: Callable[[str], Path]) -> None:
         for keys, at in ((f"service key number 0,{key}", SENT), ("service key number 2", SENT), (key, ""))
     )
 
-    assert [0, 1, 1] == [genuine.exit_code, other.exit_code, old.exit_code]
+    assert [0, 1, 3] == [genuine.exit_code, other.exit_code, old.exit_code]
     assert facts(old)["hint"].endswith(f"--at {SENT}")
 
 
@@ -305,6 +380,7 @@ def test_what_is_not_configured(environ: dict[str, str | None], words: str) -> N
     [
         (["nowhere.http"], "nowhere.http"),
         (["-", "--at", "yesterday"], "ISO 8601 with an offset"),
+        (["-", "--at", "9999999999999000"], "ISO 8601 with an offset"),
         (["-", "-H", "webhook-id"], "a colon between them"),
         (["-", "--kind", "order"], "'payment', 'refund', 'subscription'"),
     ],
