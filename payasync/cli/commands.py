@@ -22,7 +22,7 @@ COMMANDS: Final = {
     "refund": "Refund orders, one or many from a file.",
     "sandbox": "Run a stand-in for the service on this machine.",
     "subscription": "Create, update and cancel recurring payments.",
-    "verify-notification": "Check that a notification in a file is genuine.",
+    "verify-notification": "Check that a notification in a file is genuine, and that a receiver can use it.",
 }
 """Each command with its line of `--help`; it is in the module of its name."""
 

@@ -19,11 +19,11 @@ from rich.console import Console
 from payasync.cli.options import HOW_SIGNED, profile_named, profile_option
 from payasync.cli.signals import stopped_by_signals
 from payasync.cli.terminal import Lines, Part, existing_folder, fail, stray_logs_dropped
-from payasync.cli.verify_notification import HttpMessage, describe, read
+from payasync.cli.verify_notification import HttpMessage, read
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError, PayasyncError, clean, plain
 from payasync.notifications.inbox import Added
-from payasync.notifications.ingest import Answer, Ingest, IngestResult
+from payasync.notifications.ingest import Answer, Ingest, IngestResult, explain
 from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw, unreadable
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import verification_of
@@ -42,8 +42,6 @@ TOO_MUCH: Final = "it is too long, or too many arrive at the same time"
 OTHER_BODY: Final = "an earlier notification with this key had another body"
 CLOSING_SECONDS: Final = 0.5
 
-_UNVERIFIED: Final = "the notification is not verified: "
-"""What begins the text of each `InvalidSignatureError` about a notification, also of a genuine one that is held."""
 _AMOUNTS: Final = ("refundAmt", "totalAmt", "amount")
 """Wire names of the common interface, the narrowest first."""
 _UNSAVED: Final = frozenset(
@@ -245,7 +243,7 @@ def inspect(result: IngestResult, profile: Profile, at: datetime, kind: str | No
         kind: What its address is for.
     """
     received, error, status = result.received, result.error, result.answer.status
-    why = TOO_MUCH if error is None else describe(error)
+    why = TOO_MUCH if error is None else explain(error)
     if received is None:
         return Inspection(at=at, verdict="refused", status=status, kind=kind or "", why=why)
     raw, headers, kind = received.raw, received.headers, received.kind
@@ -254,8 +252,7 @@ def inspect(result: IngestResult, profile: Profile, at: datetime, kind: str | No
     if result.added:
         verdict, why = "verified" if received.verified else "hint", "" if parsed.kind else NO_KIND
     if result.added is Added.CONFLICT or (result.added and received.held):
-        # The stored reason begins with the class of the error.
-        verdict, why = "held", received.held.partition(": ")[2].removeprefix(_UNVERIFIED) or OTHER_BODY
+        verdict, why = "held", received.held or OTHER_BODY
         why += ". It is not acknowledged, so the service sends it again" if error else ""
     return Inspection(
         at=at,

@@ -17,6 +17,7 @@ from payasync.cli.options import HOW_SIGNED, profile_named, profile_option
 from payasync.cli.terminal import Lines, fail
 from payasync.credentials import Credentials
 from payasync.errors import InvalidArgumentError, InvalidSignatureError, PayasyncError, plain
+from payasync.notifications.ingest import explain
 from payasync.notifications.notification import Headers, Notification, parse
 from payasync.notifications.transitions import hold_another, hold_incomplete, hold_refund, hold_several, hold_two_kinds
 from payasync.notifications.verification import MISMATCH, Verification, verification_of
@@ -226,8 +227,8 @@ def examine(
     try:
         found, held, late = verification.examine(message.body, message.headers, now=now, kind=routed, max_bytes=LONGEST)
     except (InvalidSignatureError, InvalidArgumentError) as error:
-        return Finding("not genuine", describe(error), facts, _hint(message, verification.profile, error))
-    if verification.proves and (why := describe(held) if held else _find_hold(found, verification)):
+        return Finding("not genuine", explain(error), facts, _hint(message, verification.profile, error))
+    if verification.proves and (why := explain(held) if held else _find_hold(found, verification)):
         sent = dict(facts).get("Sent", "")
         hint = f"to check it as of that time, add --at {sent}" if late and sent.endswith("Z") else ""
         return Finding("genuine, but held", why, facts, hint)
@@ -239,11 +240,6 @@ def examine(
         else 'the profile says that notifications are not signed (notification.verification = "none")'
     )
     return Finding("cannot tell", f"{unsigned}: it is only a hint; query the service to confirm it", facts)
-
-
-def describe(error: Exception) -> str:
-    """Return why a notification is refused or held. A genuine one may be held because of the same errors."""
-    return f"{error.field} {error.reason}" if isinstance(error, InvalidSignatureError) else str(error)
 
 
 def _find_hold(genuine: Notification, verification: Verification) -> str:

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 from attrs import evolve, field, frozen
 from multidict import CIMultiDict
 
-from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, PayasyncError, clean
+from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, clean
 from payasync.middleware.observe import log
 from payasync.notifications.inbox import Added, Inbox, Received
 from payasync.notifications.notification import MAX_BYTES, WEBHOOK_ID, Headers, Notification, Raw, copy_body, webhook_id
@@ -144,10 +144,10 @@ class Ingest:
         try:
             examined = self._verification.examine(body, headers, now=self._clock(), kind=kind, max_bytes=limit)
         except (InvalidSignatureError, InvalidArgumentError) as error:
-            self._report_refusal("signature" if isinstance(error, InvalidSignatureError) else "invalid", _why(error))
+            self._report_refusal("signature" if isinstance(error, InvalidSignatureError) else "invalid", explain(error))
             return IngestResult(self.refusal, error=error)
         notification, held, late = examined
-        verification, why = self._verification, _why(held) if held else ""
+        verification, why = self._verification, explain(held) if held else ""
         received = build_received(
             notification, verification.profile, timed=verification.timed, signed=verification.proves, held=why
         )
@@ -216,7 +216,8 @@ class Ingest:
             log(logger, logging.WARNING, "notification.weak_key", words, kind=received.kind)
 
 
-def _why(error: PayasyncError) -> str:
+def explain(error: Exception) -> str:
+    """Return why a notification is refused or held. A genuine one may be held because of the same errors."""
     return f"{error.field} {error.reason}" if isinstance(error, InvalidSignatureError) else str(error)
 
 

@@ -211,7 +211,7 @@ PAID_EVENT: Final = {"type": "payment.paid", "data": PAID}
         ),
         (
             {**PAID_EVENT, "data": {**PAID, "merchantId": "M2"}},
-            "merchantId is 'M2', and the merchant is 'M1'",
+            "merchantId is 'M2', expected 'M1': it is another merchant's",
             ("payment", "payment.paid", "T1", "450 CAD"),
         ),
         (

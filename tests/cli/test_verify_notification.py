@@ -228,7 +228,7 @@ PAID_EVENT: Final = {"type": "payment.paid", "data": DATA}
 @pytest.mark.parametrize(
     ("document", "shape", "why", "shown"),
     [
-        ({**PAID_EVENT, "data": {**DATA, "merchantId": "M2"}}, {}, "merchantId is 'M2', and the merchant", "T1"),
+        ({**PAID_EVENT, "data": {**DATA, "merchantId": "M2"}}, {}, "merchantId is 'M2', expected 'M1'", "T1"),
         ({"data": DATA}, {}, "kind: the notification lacks type", "T1"),
         ({**PAID_EVENT, "data": {**DATA, "outTradeNo": "T.1"}}, {}, "out_trade_no must be a number that", "T.1"),
         ({**PAID_EVENT, "data": {**DATA, "outTradeNo": "T\n"}}, {}, "out_trade_no must be a number that", None),
