@@ -57,7 +57,7 @@ class Operation:
     @cached_property
     def has_body(self) -> bool:
         """Whether fields without another place are in a JSON body; otherwise they are in the query."""
-        return self.place == "body" or (self.place != "query" and self.method not in _BODILESS)
+        return self.place == "body" or (self.place != "query" and self.method not in {"GET", "DELETE"})
 
     @cached_property
     def in_path(self) -> tuple[str, ...]:
@@ -70,7 +70,6 @@ class Operation:
         return self.kind is Kind.READ
 
 
-_BODILESS: Final = frozenset({"GET", "DELETE"})
 BRACES: Final = re.compile(r"\{(\w*)\}")
 
 CREATE_PAYMENT: Final = Operation("payments.create", "POST", "/v1/payments", AuthKind.BEARER, Kind.UNKEYED)

@@ -456,7 +456,6 @@ FRAMING: Final = frozenset(
 `OneShotBody` would not prove that nothing was sent."""
 
 _SENDER: Final = frozenset({"authorization", "cookie"})
-_PROXY: Final = "proxy-"
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 
@@ -470,7 +469,7 @@ def is_header(name: object, value: object) -> bool:
 def is_reserved_header(name: str) -> bool:
     """Return whether a header frames the request or names its sender, so that a profile cannot set it."""
     lower = name.lower()
-    return lower in FRAMING or lower in _SENDER or lower.startswith(_PROXY)
+    return lower in FRAMING or lower in _SENDER or lower.startswith("proxy-")
 
 
 Location: TypeAlias = str | os.PathLike[str]

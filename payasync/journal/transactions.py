@@ -69,8 +69,6 @@ _FIRST_SEND: Final = {**_FIRST_IN_QUEUE, "state": "sending", "attempts": 1, "fen
 `lease` and `key_sent` are durations, or not known. Each write begins with a copy, because a dict that has all its names
 is filled faster than one that grows.
 """
-_NO_DURATION: Final = timedelta()
-
 _OPEN: Final[frozenset[State]] = frozenset({"sending", *ASKED_STATES})
 
 T = TypeVar("T")
@@ -270,7 +268,7 @@ class Begin(_StoreDraft):
         self.values["lease"] = timedelta(seconds=lease)
         self.values["tick"] = tick
         if draft.idempotency_key is not None:
-            self.values["key_sent"], self.values["key_tick"] = _NO_DURATION, tick
+            self.values["key_sent"], self.values["key_tick"] = timedelta(), tick
 
     def _repeat(self, begun: BeginResult) -> Transaction[BeginResult]:
         draft, values = self.draft, self.values

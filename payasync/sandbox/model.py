@@ -11,12 +11,11 @@ from payasync.profile.schema import Kind, Refusal
 
 MERCHANT_ID: Final = "SANDBOX"
 BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def to_micros(moment: datetime) -> int:
     """Return an aware time as microseconds since 1970."""
-    return (moment - BEGINNING) // _MICROSECOND
+    return (moment - BEGINNING) // timedelta(microseconds=1)
 
 
 def to_instant(given: datetime | int) -> datetime:

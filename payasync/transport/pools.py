@@ -32,8 +32,6 @@ READ_IDLE: Final = 15.0
 MAX_HEADER: Final = (64 << 10) + 256
 """Bytes of a header: 64 KiB, and its name."""
 MAX_HEADERS: Final = 256
-_NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
-"""`Deadline` bounds each phase. aiohttp's `connect` would also count the wait for the pool."""
 
 
 class _NoCookies(aiohttp.DummyCookieJar):
@@ -154,7 +152,8 @@ class Pool:
                 connector_owner=lent is None,
                 trace_configs=lent.trace_configs if lent else None,
                 cookie_jar=_NoCookies(),
-                timeout=_NO_TIMEOUT,
+                # `Deadline` bounds each phase. aiohttp's `connect` would also count the wait for the pool.
+                timeout=aiohttp.ClientTimeout(total=None),
                 headers=settings.headers,
                 request_class=(SharedConnectorRequest if lent else OwnRequest).verified_by(tls, writes.add),
                 auto_decompress=False,

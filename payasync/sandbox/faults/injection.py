@@ -256,7 +256,6 @@ class FaultInjector:
 PIECE: Final = 1 << 20
 """Bytes, unpacked, of one piece of spaces in a gzip bomb."""
 _GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-_LAST_BLOCK: Final = b"\x03\x00"
 
 
 def compress_padded(start: bytes, size: int) -> Iterator[bytes]:
@@ -273,7 +272,7 @@ def compress_padded(start: bytes, size: int) -> Iterator[bytes]:
     while length < size:
         crc, length = zlib.crc32(spaces, crc), length + PIECE
         yield block
-    yield _LAST_BLOCK + struct.pack("<LL", crc, length & 0xFFFFFFFF)
+    yield b"\x03\x00" + struct.pack("<LL", crc, length & 0xFFFFFFFF)  # after the last block, which is empty
 
 
 def _compress_block(data: bytes) -> bytes:
