@@ -187,12 +187,17 @@ class Inbox(ABC):
         """Record that a handler has handled the event; return `False` if the lease is lost."""
         return await self._run(lambda _: _change(claim, self._mark_handled, handler=handler))
 
-    async def own(self, claim: Claim, key: str) -> bool:
+    async def own(self, claim: Claim, key: str, *, verified: bool | None = None) -> bool:
         """Give the event another key, such as that of a confirmed state; the former key is then free.
 
         Return `False`, and change nothing, if another event has the key or the lease is lost.
+
+        Args:
+            claim: The lease.
+            key: The key.
+            verified: Whether the event is verified from now on. `None`: as before.
         """
-        return await self._run(lambda _: _change(claim, SQL["own"], key=key), key)
+        return await self._run(lambda _: _change(claim, SQL["own"], key=key, verified=verified), key)
 
     async def finish(
         self, claim: Claim, state: State, reason: str = "", wait: float | None = None, *, failed: bool = True

@@ -208,6 +208,7 @@ class Receiver:
         self._worker: Final = Worker(
             inbox=inbox,
             merchant_id=credentials.merchant_id,
+            shared=lambda: verification.shared,
             session=session,
             handlers=self._handlers,
             expect=expect,
@@ -219,7 +220,6 @@ class Receiver:
                 QueryLimiter(pace.clock, max(concurrency // 2, 1)),
                 sends,
                 pace.clock,
-                timed=verification.timed,
             ),
         )
         self._current: Dispatcher | None = None

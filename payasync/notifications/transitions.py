@@ -501,7 +501,6 @@ class Confirmer:
         limiter: Limits the queries.
         sends: Counts the sends of writes.
         clock: Returns seconds since 1970.
-        timed: A signature covers the time of a notification, so that it cannot come again later.
     """
 
     inbox: Inbox
@@ -509,7 +508,6 @@ class Confirmer:
     limiter: QueryLimiter
     sends: Sends
     clock: Callable[[], float]
-    timed: bool = False
 
     async def confirm(self, hint: Notification, claim: Claim, age: float) -> Notification | Transition:
         """Return a hint with the service's response, or the next state of its event.
@@ -531,7 +529,7 @@ class Confirmer:
         found = hold_early(early) if early > 0 else await self._query(hint, claim, 0.0 if hint.verified else age)
         if isinstance(found, Transition):
             transition = found
-        elif await self.inbox.own(claim, found.key):
+        elif await self._own(claim, hint, found):
             return evolve(hint, dedup_key=found.key) if hint.verified else self._with_response(hint, found)
         else:
             transition = Transition("done", "another event was confirmed as the same")
@@ -541,6 +539,11 @@ class Confirmer:
             may_recur = hint.verified and self.sends.may_recur(hint)
             await self.inbox.own(claim, release_key(event.key, event.id, may_recur=may_recur))
         return transition
+
+    async def _own(self, claim: Claim, hint: Notification, found: Confirmed) -> bool:
+        """Give an event the key of what confirms it, unless it was handled under its own before its key was shared."""
+        before = not claim.event.key.startswith(SIGNED) or await self.inbox.own(claim, hint.dedup_key)
+        return before and await self.inbox.own(claim, found.key)
 
     async def _query(self, hint: Notification, claim: Claim, age: float) -> Confirmed | Transition:
         query = choose_query(hint, self.profile)
@@ -578,9 +581,7 @@ class Confirmer:
         if (early := early + self.clock() - found.known) > 0:
             return hold_early(early)
         if not hint.verified:
-            # A signed hint that is right keeps its own key, by which an older payasync may have handled it.
-            right = self.timed and state == hint.state and not (hint.weak or hint.dedup_key.startswith(HINT))
-            return evolve(found, key=(hint.dedup_key if right else found.key) + suffix(hint, state, sends))
+            return evolve(found, key=found.key + suffix(hint, state, sends))
         if state == hint.state:
             return evolve(found, key=self.sends.key(hint, state, sends))
         if state is None:

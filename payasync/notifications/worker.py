@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -31,6 +32,7 @@ from payasync.notifications.transitions import (
     Confirmer,
     Transition,
     compare_expected,
+    hint_key,
     hold_another,
     hold_incomplete,
     hold_refund,
@@ -50,6 +52,8 @@ from payasync.transport.threads import call_in_thread
 if TYPE_CHECKING:
     from payasync.notifications.receiver import Limits
 
+_COUNTED: Final = re.compile(r"#\d+\Z")
+"""What a key ends with if it holds the number of sends."""
 T = TypeVar("T")
 
 CANCELLATION_SECONDS: Final = 1.0
@@ -169,8 +173,9 @@ class Handler:
         return self.kind in {ANY, notification.kind} and believable
 
     def done_name(self, notification: Notification) -> str:
-        """Return the name to store when the handler is done. A hint may have another confirmed state at its retry."""
-        return self.name if notification.confirmed is None else f"{self.name} {notification.dedup_key}"
+        """Return the name to store when the handler is done. A retry may be about another state, or another send."""
+        several = notification.confirmed is not None or _COUNTED.search(notification.dedup_key)
+        return f"{self.name} {notification.dedup_key}" if several else self.name
 
 
 def build_handler(
@@ -299,6 +304,7 @@ class Worker:
     Attributes:
         inbox: Stores them.
         merchant_id: The merchant that an event must be for, if it names one.
+        shared: Returns whether a signature may be that of another merchant.
         session: Sends queries.
         handlers: The list of the receiver, which may grow.
         expect: The receiver's `expect`.
@@ -309,6 +315,7 @@ class Worker:
 
     inbox: Inbox
     merchant_id: str
+    shared: Callable[[], bool]
     session: Session | None
     handlers: Sequence[Handler]
     expect: Expect | None
@@ -399,16 +406,18 @@ class Worker:
             read = parse_event(event, profile, event.kind)
         except InvalidArgumentError as error:
             return Transition("held" if event.key.startswith(HELD) else "dead", describe_error(error))
-        if event.key.startswith(OF_ANOTHER):  # unless the profile or the credentials have been corrected since
-            if held := hold_another(read, self.merchant_id, profile):
-                return held
-            read = with_facts(read, verified=any(named_merchants(profile, read.document, read.data)))
-        if event.key.startswith((HELD, OF_ANOTHER)) and not await self.inbox.own(claim, read.dedup_key):
+        # The profile or the credentials may have been corrected since it came.
+        if event.key.startswith(OF_ANOTHER) and (held := hold_another(read, self.merchant_id, profile)):
+            return held
+        prefixed = event.key.startswith((HELD, OF_ANOTHER, SIGNED))
+        signed = prefixed or event.verified
+        verified = signed and (not self.shared() or any(named_merchants(profile, read.document, read.data)))
+        key = read.dedup_key if verified else hint_key(read, signed=True)
+        if prefixed and key != event.key and not await self.inbox.own(claim, key, verified=verified):
             return Transition("superseded", "another event has its key")
-        named = not event.key.startswith((HELD, OF_ANOTHER, SIGNED))
-        known = {"dedup_key": event.key, "weak": event.weak} if named else {}
-        notification = with_facts(read, id=event.id, attempt=event.attempts, _session=self.session, **known)
-        signed = notification.verified or event.key.startswith((SIGNED, OF_ANOTHER))
+        known = {} if prefixed else {"dedup_key": event.key, "weak": event.weak}
+        facts = {"id": event.id, "attempt": event.attempts, "verified": verified, "_session": self.session, **known}
+        notification = with_facts(read, **facts)
         holds = (hold_several, hold_two_kinds, hold_refund, *([hold_incomplete] if signed else ()))
         return next((held for hold in holds if (held := hold(notification, profile))), notification)
 

@@ -1,6 +1,7 @@
 """Genuine notifications that must not be acted on as they are: held, and never in the way of a right one."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from attrs import evolve
 
 from payasync import Credentials, Profile, Secret
-from payasync.notifications import SqliteInbox
+from payasync.notifications import Notification, SqliteInbox
 from payasync.notifications.verification import sign_webhook
 from payasync.sandbox import Sandbox
 from payasync.signing import SortedPairs
@@ -27,6 +28,19 @@ async def shop(tmp_path: Path) -> AsyncGenerator[Shop]:
     """A receiver that handles everything, and believes what is signed."""
     async with opened(tmp_path) as shop:
         yield shop
+
+
+def failing_first(shop: Shop) -> list[Notification]:
+    """Register a handler that fails at its first call, and return the list of those that it has handled."""
+    got, calls = list[Notification](), itertools.count()
+
+    @shop.receiver.on("payment")
+    async def handle(notification: Notification) -> None:
+        if not next(calls):
+            raise OSError
+        got.append(notification)
+
+    return got
 
 
 def shaped(**facts: Any) -> Profile:
@@ -51,14 +65,16 @@ async def test_event_of_another_merchant_is_held_under_a_key_of_its_own(shop: Sh
 
 @pytest.mark.parametrize("merchant", ["M2", "M3"])
 async def test_event_is_replayed_after_the_credentials_are_corrected(merchant: str, tmp_path: Path) -> None:
-    """If the credentials named the wrong merchant, a replay with the right ones handles the event as verified."""
+    """If the credentials named the wrong merchant, replaying with the right ones handles the event as verified."""
     async with opened(tmp_path) as shop:
         shop.recording()
         await shop.take(OTHERS)
     right = Credentials(merchant, notification_keys=KEYS)
     async with opened(tmp_path, credentials=right) as shop:
-        got = shop.recording()
+        got = failing_first(shop)
         await shop.receiver.replay(1)
+        await shop.receiver.settle()
+        shop.clock.advance(60)
         await shop.receiver.settle()
         again = await shop.take(OTHERS)
         await shop.receiver.settle()
@@ -246,6 +262,53 @@ async def test_key_of_all_merchants_proves_no_merchant(tmp_path: Path) -> None:
 
             assert {order: False, "T9": True} == {each.out_trade_no: each.verified for each in got}
             assert ["done", "pending", "done"] == await shop.states()
+
+
+@pytest.mark.parametrize("key", [("status",), ("note",), ()])
+async def test_confirmed_state_is_one_event_with_a_key_of_all_merchants(key: tuple[str, ...], tmp_path: Path) -> None:
+    """With a key of all merchants, all events about one order that the service confirms as paid are one event.
+
+    The first one is handled twice, because its handler fails. Another merchant may have caused the others.
+    """
+    async with Sandbox() as sandbox, sandbox.session() as pay:
+        profile = shared(sandbox.profile)
+        profile = evolve(profile, notification=evolve(profile.notification, id={"payment": key}))
+        order = await sandbox.given.paid_order(total_amt=450)
+        async with opened(tmp_path, profile=profile, credentials=sandbox.credentials, session=pay) as shop:
+            got = failing_first(shop)
+            for number, status in enumerate(["SBX_PAID", "SBX_PAID", "SBX_CLOSED", "SBX_PENDING"]):
+                await shop.take({**PAID, "outTradeNo": order, "status": status, "note": f"N{number}"})
+                for _ in range(3):
+                    await shop.receiver.settle()
+                    shop.clock.advance(61)
+            await shop.receiver.settle()
+
+            assert {"done"} == set(await shop.states())
+            assert [f'confirmed:payment:["{order}","SBX_PAID"]'] == [each.dedup_key for each in got]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_key_that_becomes_shared(tmp_path: Path, *, fails: bool) -> None:
+    """If the profile then says that the key is shared, what was handled stays so, and the service is asked of the rest.
+
+    An event that was stored as verified may be another merchant's.
+    """
+    async with Sandbox() as sandbox, sandbox.session() as pay:
+        facts: dict[str, Any] = {"credentials": sandbox.credentials, "session": pay}
+        number = "UNKNOWN" if fails else await sandbox.given.paid_order(total_amt=450)
+        data = {**PAID, "outTradeNo": number}
+        async with opened(tmp_path, profile=sandbox.profile, **facts) as shop:
+            before = failing_first(shop) if fails else shop.recording()
+            await shop.handled(data)
+            clock = shop.clock
+        async with opened(tmp_path, profile=shared(sandbox.profile), clock=clock, **facts) as shop:
+            after = shop.recording()
+            await shop.take(data)
+            for _ in range(3):
+                clock.advance(61)
+                await shop.receiver.settle()
+
+        assert ([] if fails else [number]) == [each.out_trade_no for each in (*before, *after)]
 
 
 async def test_hints_do_not_delay_what_the_service_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

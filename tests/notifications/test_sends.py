@@ -252,6 +252,28 @@ async def test_second_genuine_failure_is_another_event(thing: Thing, more: dict[
         assert [thing.states[ENDED]] * 2 == shop.heard
 
 
+async def test_each_handler_is_told_of_each_failure(tmp_path: Path) -> None:
+    """If one of two handlers failed at a first "failed", both are told of the second one under its own key."""
+    async with sending(tmp_path, REFUND, ENDED) as shop:
+        told, fails = list[str](), [True]
+
+        @shop.receiver.on("refund")
+        async def other(notification: Notification) -> None:
+            if fails.pop() if fails else False:
+                raise OSError
+            told.append(notification.dedup_key)
+
+        await shop.told()
+        await shop.send(UNDER_WAY)
+        shop.say(ENDED)
+        await shop.later(QUARANTINE + 100)
+        await shop.told(serial=2)
+        await shop.later(QUARANTINE)
+
+        assert [REFUND.key(ENDED), REFUND.key(ENDED, 2)] == [each.dedup_key for each in shop.got]
+        assert [REFUND.key(ENDED, 2)] == told
+
+
 @pytest.mark.parametrize("more", [{}, {"serial": 2}], ids=["same body", "other body"])
 async def test_event_of_an_earlier_send_takes_no_key(more: dict[str, Any], tmp_path: Path) -> None:
     """While "failed" of the first send waits, a genuine "failed" of the second send arrives: it is handled once."""

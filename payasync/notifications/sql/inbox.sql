@@ -31,7 +31,8 @@ WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: own
 -- A held event does not stand in the way of another one, unless both are the same.
-UPDATE payasync_events SET key = :key WHERE id = :id AND state = 'leased' AND fence = :fence
+UPDATE payasync_events SET key = :key, verified = COALESCE(CAST(:verified AS boolean), verified)
+WHERE id = :id AND state = 'leased' AND fence = :fence
 AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id
     AND (other.state NOT IN ('held', 'superseded') OR other.digest = payasync_events.digest))
