@@ -6,11 +6,12 @@ import os
 from collections import deque
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from payasync.errors import SessionClosedError
 from payasync.middleware.observe import log
 from payasync.notifications.inbox import Claim, Inbox
+from payasync.notifications.transitions import Transition
 from payasync.notifications.worker import CANCELLATION_SECONDS, Worker
 from payasync.settings import Pace, boot_time
 from payasync.transport.deadlines import running_task
@@ -37,6 +38,9 @@ FORGET_SECONDS: Final = 3600.0
 _handled_in: ContextVar["asyncio.Task[Any] | None"] = ContextVar("_handled_in", default=None)
 """The task that handles an event, as seen by its handlers."""
 
+Handling: TypeAlias = asyncio.Task[Transition | None]
+"""Handles an event. It returns the success of a handler if that is not stored, because the lease was lost."""
+
 
 class Dispatcher:
     """Dispatches events in the running loop, as soon as it is made.
@@ -61,7 +65,8 @@ class Dispatcher:
         self._leased_at = float("-inf")
         self._ended = 0
         self._handling = 0
-        self._running: dict[asyncio.Task[None], Claim] = {}
+        self._running: dict[Handling, Claim] = {}
+        self._earlier: dict[int, Handling] = {}
         self._settling: list[asyncio.Future[None]] = []
         self._forget_at = 0.0
         self._extender = asyncio.create_task(self._extend_leases())
@@ -135,6 +140,7 @@ class Dispatcher:
             return None
         waiting = tuple(self._settling)
         self._leased_at = boot_time()
+        self._earlier = {each.event.id: task for task, each in self._running.items()}
         claims = await self._inbox.claim(room + self._count_ahead(), self._limits.lease)
         self._claimed.extend(claims)
         if claims:
@@ -162,39 +168,39 @@ class Dispatcher:
         """Begin to handle leased events, as many as may be handled concurrently."""
         while self._claimed and self._handling < self._limits.concurrency:
             claim = self._claimed.popleft()
-            task = asyncio.create_task(self._handle_safely(claim, self._leased_at))
+            task = asyncio.create_task(self._handle_safely(claim, self._leased_at, self._earlier.get(claim.event.id)))
             self._handling += 1
             self._running[task] = claim
             task.add_done_callback(self._remove)
 
-    async def _handle_safely(self, claim: Claim, leased_at: float) -> None:
+    async def _handle_safely(self, claim: Claim, leased_at: float, earlier: Handling | None) -> Transition | None:
+        """Handle an event, and store its end.
+
+        If an earlier lease of this process was lost, its handler may still run. It must end first. If it succeeds, that
+        is stored under the new lease. Any other end may be wrong without a lease: the event is handled anew.
+        """
         _handled_in.set(running_task())
         try:
             try:
-                is_held = await self._is_held(claim, leased_at)
-                transition = await self._worker.handle(claim) if is_held else None
+                transition = await asyncio.shield(earlier) if earlier else None
+                if not transition and await self._is_held(claim, leased_at):
+                    transition = await self._worker.handle(claim)
             finally:
                 if self._handling == self._limits.concurrency:
                     self.wake()  # the next one need not wait until the end of this one is stored
                 self._handling -= 1
                 self._ended += 1
-            if transition:
-                await self._worker.store(claim, transition)
+            if transition and not await self._worker.store(claim, transition):
+                return transition if transition.handler else None
         except Exception as error:  # noqa: BLE001 - the lease expires, and the event is leased again
             words = "the lease or the end of event %(event_id)s cannot be stored: %(error_type)s"
             name = type(error).__name__
             log(logger, logging.WARNING, "inbox.end_not_stored", words, event_id=claim.event.id, error_type=name)
+        return None
 
     async def _is_held(self, claim: Claim, leased_at: float) -> bool:
-        """Return whether a lease still holds, also after the loop was blocked or the machine suspended.
-
-        If an earlier lease of this process was lost, its handler may still run. It must end first.
-        """
-        event = claim.event.id
-        earlier = [task for task, each in self._running.items() if each.event.id == event and each.fence < claim.fence]
-        if earlier:
-            await asyncio.wait(earlier)
-        elif boot_time() - leased_at < self._limits.lease / 3:
+        """Return whether a lease still holds, also after the loop was blocked or the machine suspended."""
+        if boot_time() - leased_at < self._limits.lease / 3:
             return True
         try:
             return await self._inbox.extend(claim, self._limits.lease)
@@ -202,7 +208,7 @@ class Dispatcher:
             await self._inbox.finish(claim, "pending")
             raise
 
-    def _remove(self, task: "asyncio.Task[None]") -> None:
+    def _remove(self, task: Handling) -> None:
         del self._running[task]
         self.wake()
 

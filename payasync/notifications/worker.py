@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from inspect import isasyncgenfunction, isawaitable, iscoroutinefunction, isgeneratorfunction, signature
+from threading import enumerate as living_threads
 from traceback import format_tb
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -67,10 +68,11 @@ class StillRunningError(asyncio.CancelledError):
     """A shutdown waits no longer for a thread, which goes on: its event is left to the lease."""
 
 
-async def run_in_thread(seconds: float, work: Callable[[], T], warn: Callable[[], None]) -> T:
+async def run_in_thread(name: str, seconds: float, work: Callable[[], T], warn: Callable[[], None]) -> T:
     """Call a plain function of the user's in a thread of its own, and return its result, however long it takes.
 
     Args:
+        name: The thread's.
         seconds: The time after which a warning is logged.
         work: Calls the function.
         warn: Logs the warning.
@@ -78,7 +80,7 @@ async def run_in_thread(seconds: float, work: Callable[[], T], warn: Callable[[]
     Raises:
         StillRunningError: The caller was cancelled before the function has ended.
     """
-    called = call_in_thread("payasync-handler", work)
+    called = call_in_thread(name, work)
     try:
         await _wait(called, seconds, warn)
     except asyncio.CancelledError:
@@ -336,8 +338,8 @@ class Worker:
             await self.inbox.finish(claim, "pending", INTERRUPTED)
             raise
 
-    async def store(self, claim: Claim, transition: Transition) -> None:
-        """Store the next state of an event. If the lease is lost by then, nothing is stored."""
+    async def store(self, claim: Claim, transition: Transition) -> bool:
+        """Store the next state of an event; return `False`, and store nothing, if the lease is lost by then."""
         event, wait = claim.event, transition.wait
         if transition.state == "pending" and wait is None:
             wait = self.pace.jitter(longest_wait(event.failures + 1))
@@ -348,6 +350,7 @@ class Worker:
             raise
         if finished and transition.state not in {"pending", "done"}:
             self._log_stop(event, transition)
+        return finished
 
     async def _store_end(self, claim: Claim, transition: Transition, wait: float | None) -> bool:
         """Store the mark of the last handler before the next state; return whether the lease was still held."""
@@ -454,7 +457,7 @@ class Worker:
             if number == len(handlers) and not failures:
                 return Transition("done", handler=name)
             if not await self.inbox.handled(claim, name):
-                break
+                return Transition("pending", "; ".join(failures), wait=0.0, handler=name)  # for the next lease
         return Transition("pending", "; ".join(failures)) if failures else Transition("done")
 
     async def _run(self, handler: Handler, notification: Notification) -> None:
@@ -464,7 +467,10 @@ class Worker:
             mark = hash_mark(handler.name, self.merchant_id, notification.dedup_key)
             now = datetime.fromtimestamp(self.pace.clock(), UTC)
             call = partial(handler.transaction.call, mark, now, partial(handler.function, notification))
-        result = await run_in_thread(seconds, call, warn) if handler.plain else call()
+        name = f"payasync-handler {id(handler.function)} {notification.dedup_key}"
+        for earlier in [each for each in living_threads() if each.name == name]:  # of a loop that has ended
+            await run_in_thread("payasync-handler", seconds, earlier.join, warn)
+        result = await run_in_thread(name, seconds, call, warn) if handler.plain else call()
         if isawaitable(result):  # also of a plain function that wraps an `async def` one
             result = await run_within(seconds, result, warn)
         if handler.transaction is not None and not result:

@@ -118,6 +118,11 @@ class Tampered(SqliteInbox):
         await self._pass("handled")
         return await super().handled(claim, handler)
 
+    async def own(self, claim: Claim, key: str) -> bool:
+        """Give an event another key."""
+        await self._pass("own")
+        return await super().own(claim, key)
+
     async def finish(self, claim: Claim, *args: Any, **given: Any) -> bool:
         """End a lease."""
         await self._pass("finish")

@@ -461,6 +461,78 @@ async def test_end_that_cannot_be_written_comes_with_the_lease(tmp_path: Path) -
         assert ("done", 2) == (event.state, event.attempts)
 
 
+async def lose_lease(shop: Shop, inbox: Tampered) -> None:
+    """Let a lease end, and the receiver lease the event again."""
+    before = (await shop.receiver.events())[0].attempts
+    inbox.errors["extend"] = FULL
+    while (await shop.receiver.events())[0].attempts == before:
+        shop.clock.advance(31)
+    inbox.errors.clear()
+
+
+async def test_each_of_several_handlers_is_called_once_though_the_lease_was_lost(tmp_path: Path) -> None:
+    """If the lease is lost while the first handler runs, its success counts, and the others are called after it."""
+    clock = Clock()
+    inbox = Tampered(tmp_path / "inbox.db", clock)
+    async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
+        first, others = Hanging(shop), [shop.recording(), shop.recording()]
+        await shop.take()
+        await until(lambda: first.running)
+        await lose_lease(shop, inbox)
+        first.open.set()
+        event = await shop.last()
+
+        assert ("done", 3, 1) == (event.state, len(event.handled), first.ended)
+        assert [1, 1] == [len(got) for got in others]
+
+
+async def test_handler_that_ends_while_its_event_is_leased_again_is_not_called_again(tmp_path: Path) -> None:
+    """If a handler ends before the receiver learns that it has leased the event again, its success counts, too."""
+
+    class Late(Tampered):
+        """An inbox whose claims return late, once an event was leased again."""
+
+        gate = asyncio.Event()
+
+        async def claim(self, limit: int, lease: float) -> list[Claim]:
+            """Lease, and return late."""
+            claims = await super().claim(limit, lease)
+            if any(each.event.attempts > 1 for each in claims):
+                await self.gate.wait()
+            return claims
+
+    clock = Clock()
+    inbox = Late(tmp_path / "inbox.db", clock)
+    async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
+        hanging = Hanging(shop)
+        await shop.take()
+        await until(lambda: hanging.running)
+        await lose_lease(shop, inbox)
+        hanging.open.set()
+        await until(lambda: inbox.calls["finish"])
+        await shop.states()
+        await turns(100)
+        inbox.gate.set()
+
+        assert ("done", 1) == ((await shop.last()).state, hanging.ended)
+
+
+async def test_event_that_no_handler_got_before_the_lease_was_lost_is_handled(tmp_path: Path) -> None:
+    """If the lease is lost before a handler is called, what was found without a lease does not count."""
+    clock = Clock()
+    inbox = Tampered(tmp_path / "inbox.db", clock)
+    async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
+        got = shop.recording()
+        await shop.handled(time=clock.now - 3600)
+        inbox.gates["own"] = asyncio.Event()
+        await shop.receiver.replay(1)
+        await until(lambda: inbox.calls["own"])
+        await lose_lease(shop, inbox)
+        inbox.gates["own"].set()
+
+        assert ("done", 1) == ((await shop.last()).state, len(got))
+
+
 async def test_lease_that_cannot_be_extended_is_extended_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -178,17 +178,28 @@ async def test_lease_lasts_as_long_as_its_thread(tmp_path: Path) -> None:
         assert ("done", 1, []) == (event.state, event.attempts, claims)
 
 
+@pytest.mark.parametrize(("fails", "calls"), [(False, 1), (True, 2)])
 @pytest.mark.parametrize("plain", [True, False])
 async def test_lease_that_was_lost_calls_nothing_twice_at_once(
     plain: bool,  # noqa: FBT001 - a case
+    fails: bool,  # noqa: FBT001 - a case
+    calls: int,
     tmp_path: Path,
 ) -> None:
-    """If a process loses a lease, and claims the event again, its handler is called again only after it has ended."""
+    """If a process loses a lease, and claims the event again, its handler ends first. It is called again if it fails.
+
+    So it is if the clock is put forward by more than the lease.
+    """
     clock = Clock()
     inbox = Tampered(tmp_path / "inbox.db", clock)
     async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
         handler = Blocking()
         open_now = asyncio.Event()
+
+        def block(notification: Notification) -> None:
+            handler(notification)
+            if fails and handler.calls == 1:
+                raise ValueError("not now")
 
         async def coroutine(_: Notification) -> None:
             handler.threads.append(threading.current_thread())
@@ -196,8 +207,10 @@ async def test_lease_that_was_lost_calls_nothing_twice_at_once(
             handler.most = max(handler.most, handler.now)
             await open_now.wait()
             handler.now -= 1
+            if fails and handler.calls == 1:
+                raise ValueError("not now")
 
-        shop.receiver.on("payment")(handler if plain else coroutine)
+        shop.receiver.on("payment")(block if plain else coroutine)
         await shop.take()
         await until(lambda: handler.now)
         inbox.errors["extend"] = OSError("the disk is full")
@@ -205,13 +218,36 @@ async def test_lease_that_was_lost_calls_nothing_twice_at_once(
             clock.advance(31)
         inbox.errors.clear()
         await turns(1000)
-        calls = handler.calls
+        early = handler.calls
         handler.go.set()
         open_now.set()
         event = await shop.last()
 
-    assert (1, 1) == (calls, handler.most)
-    assert ("done", 2) == (event.state, handler.calls)
+    assert (1, 1) == (early, handler.most)
+    assert ("done", calls) == (event.state, handler.calls)
+
+
+def test_thread_that_outlives_its_loop_is_waited_for(tmp_path: Path) -> None:
+    """If a receiver is used in a second loop, a plain function is called again only after its first call has ended."""
+    shop = Shop(tmp_path, lease=30)
+    handler = blocking(shop)
+
+    async def leave() -> None:
+        await shop.take()
+        await until(lambda: handler.now)
+
+    async def go_on() -> str:
+        async with asyncio.timeout(LONG), shop.receiver:
+            while (await shop.receiver.events())[0].attempts < 2:
+                shop.clock.advance(31)
+            await turns(1000)
+            handler.go.set()
+            return (await shop.last()).state
+
+    asyncio.run(leave())
+    state = asyncio.run(go_on())
+
+    assert ("done", 2, 1) == (state, handler.calls, handler.most)
 
 
 @pytest.mark.parametrize(("grace", "state"), [(0, "leased"), (60, "done")])
