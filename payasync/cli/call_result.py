@@ -282,8 +282,7 @@ def _advise_on_unknown(caller: Caller, error: OutcomeUnknownError) -> tuple[str,
         return "To ask the service what happened:", ask
     if caller.address is None:
         return "No journal has recorded it, so keep what is shown above.", []
-    known = resolve_commands(error.intent_id, caller.address.option, ENDS)
-    return "Once you know what happened, record it:", known
+    return "Once you know what happened, record it:", resolve_commands(error.intent_id, caller.address.option, ENDS)
 
 
 def _commands_to_ask(caller: Caller) -> list[str]:

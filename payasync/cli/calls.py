@@ -19,13 +19,12 @@ from payasync.cli.call_result import EXIT_CODES, NOT_READ, Caller, CallResult, r
 from payasync.cli.options import (
     GIVE_PROFILE,
     Address,
-    base_url_option,
+    asks_service,
     close_journal,
     fail_unsent,
     fail_with_journal,
     is_profile_given,
     journal_option,
-    profile_option,
     require_keys,
     service_options,
     session_with,
@@ -114,13 +113,12 @@ def call_command(
         options: Further options.
     """
     operation = kind.operation
-    decorators = [
+    decorators: list[Callable[[Any], Any]] = [
         *(_parameter(each, operation) for each in _arguments_of(operation)),
         *options,
         _fields_option("extra", "A field that the common interface does not have; can be repeated."),
         *([] if operation.read else _write_options(operation)),
-        profile_option,
-        base_url_option,
+        asks_service,
         click.option("--json", is_flag=True, help="Print one JSON object on standard output."),
     ]
 
@@ -297,8 +295,7 @@ class CallCommand:
         now = datetime.now(UTC)
         # The second one is for services that take digits only.
         for number in f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}", f"{now:%y%m%d%H%M%S}{secrets.randbelow(10**8):08}":
-            numbered: dict[str, Any] = {**arguments, name: number}
-            request = self.kind(**numbered)
+            request = self.kind(**{**arguments, name: number})
             try:
                 session.check(request)
             except InvalidArgumentError as error:
@@ -411,8 +408,7 @@ def _facts_to_confirm(request: Request[Response], unit: str) -> Iterator[tuple[s
     """Yield a name and a value of each argument."""
     currency = getattr(request, "currency", "")
     names = [each.name for each in _arguments_of(request.operation)]
-    first = str(request.operation.reference)
-    for name in sorted(names, key=lambda each: each != first):
+    for name in sorted(names, key=lambda each: each != request.operation.reference):
         value = getattr(request, name)
         if value is ABSENT or (name == "currency" and unit):
             continue

@@ -41,8 +41,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         name = cmd_name.replace("-", "_")
-        module = importlib.import_module(f"payasync.cli.{name}")
-        command: click.Command = getattr(module, name)
+        command: click.Command = getattr(importlib.import_module(f"payasync.cli.{name}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -74,8 +73,6 @@ class Commands(click.Group):
             if isinstance(aborted.__context__, KeyboardInterrupt):
                 ctx.exit(cli.INTERRUPTED)
             raise
-        except NoArgsIsHelpError:
-            raise
         except click.UsageError as error:
             _fail(error, ctx)
         except Exception as error:
@@ -90,8 +87,6 @@ class Commands(click.Group):
         """Read the options of all commands."""
         try:
             return super().parse_args(ctx, args)
-        except NoArgsIsHelpError:
-            raise
         except click.UsageError as error:
             _fail(error, ctx)
 
@@ -103,7 +98,9 @@ class Commands(click.Group):
 
 
 def _fail(error: click.UsageError, ctx: click.Context) -> NoReturn:
-    """Say in one line which option is wrong, and end with exit code 2."""
+    """Say in one line which option is wrong, and end with exit code 2; without any argument, show the help."""
+    if isinstance(error, NoArgsIsHelpError):
+        raise error
     from payasync.cli.terminal import fail  # noqa: PLC0415 - few need it
 
     path, words = (error.ctx or ctx).command_path.rstrip(), error.format_message()

@@ -80,8 +80,7 @@ class DemoScreen:
     """
 
     def __init__(self, *, record: bool = False, console: Console | None = None) -> None:
-        width = WIDTH if record else None
-        self._lines = Lines(console or Terminal(record=record, width=width), strict=True)
+        self._lines = Lines(console or Terminal(record=record, width=WIDTH if record else None), strict=True)
         self._steps = 0
 
     def opened(self, url: str) -> None:

@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 from yarl import URL
 
-from payasync.cli.options import BASE_URL, GIVE_PROFILE, NO_PROFILE, base_url_option, profile_named, profile_option
+from payasync.cli.options import BASE_URL, GIVE_PROFILE, NO_PROFILE, asks_service, profile_named
 from payasync.cli.terminal import Lines, Terminal, fail, new_table
 from payasync.credentials import Credentials
 from payasync.endpoints import ARGUMENTS
@@ -53,8 +53,7 @@ _STEPS: Final[dict[Verdict, str]] = {"wrong": _MEND, "missing": "set {}", "warni
 
 
 @click.command()
-@profile_option
-@base_url_option
+@asks_service
 @click.option("--all", "every", is_flag=True, help="Also list each point, with its value or what to set.")
 @click.option("--json", is_flag=True, help="Print one line of JSON, which holds each point.")
 def doctor(*, profile: str | None, base_url: str | None, every: bool, json: bool) -> None:

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import click
 from attrs import field, frozen
@@ -24,6 +24,8 @@ from payasync.wire.validators import NOTHING
 
 S = TypeVar("S", bound="Journal | Inbox")
 T = TypeVar("T")
+
+Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 BASE_URL: Final = "PAYASYNC_BASE_URL"
 HOW_SIGNED: Final = "how notifications are signed (notification.verification)"
@@ -59,19 +61,24 @@ def _trimmed(context: click.Context, option: click.Parameter, text: str | None) 
     return inner
 
 
-profile_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+profile_option: Decorator = click.option(
     "--profile",
     type=_FILE,
     metavar="FILE",
     help="The service's profile, a TOML file, or the word sandbox. Default: PAYASYNC_PROFILE.",
 )
-base_url_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+base_url_option: Decorator = click.option(
     "--base-url",
     envvar=BASE_URL,
     callback=_trimmed,
     metavar="URL",
     help="The service's address. Default: PAYASYNC_BASE_URL.",
 )
+
+
+def asks_service(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that name the service."""
+    return profile_option(base_url_option(command))
 
 
 @frozen
@@ -131,12 +138,7 @@ class Address:
         return PostgresInbox(self.text, schema=schema, migrate=False)
 
 
-def journal_option(
-    *,
-    existing: bool,
-    required: bool = True,
-    help: str,  # noqa: A002 - as click calls it
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def journal_option(*, existing: bool, required: bool = True, help: str) -> Decorator:  # noqa: A002 - as click calls it
     """Return the option `--journal`; a connection string with a password belongs in its environment variable.
 
     Args:
@@ -203,8 +205,7 @@ def profile_named(path: str | None, *, needed: str = "") -> tuple[Profile, str]:
     """
     named = path or Environment(os.environ).optional(PROFILE_PATH)
     if named is None and needed:
-        why = f"no profile is given, so nothing says {needed}. {GIVE_PROFILE}"
-        raise NotConfiguredError(why, field=PROFILE_PATH)
+        raise NotConfiguredError(f"no profile is given, so nothing says {needed}. {GIVE_PROFILE}", field=PROFILE_PATH)
     if named is None:
         return Profile(), NO_PROFILE
     named = named.strip()

@@ -28,15 +28,7 @@ from payasync.cli.intent_table import (
     reason_beside,
     resolve_commands,
 )
-from payasync.cli.options import (
-    Address,
-    base_url_option,
-    close_journal,
-    existing_journal,
-    fail_with_journal,
-    profile_option,
-    session_with,
-)
+from payasync.cli.options import Address, asks_service, close_journal, existing_journal, fail_with_journal, session_with
 from payasync.cli.signals import run_until, stopped_by_signals
 from payasync.cli.terminal import Lines, Part, print_error, stray_logs_dropped
 from payasync.errors import PayasyncError, plain
@@ -76,8 +68,7 @@ class Remaining:
 
 @click.command()
 @existing_journal
-@profile_option
-@base_url_option
+@asks_service
 @click.option("--watch", is_flag=True, help="Keep running, and query whatever is due, until Ctrl-C or SIGTERM.")
 @click.option("--dry-run", is_flag=True, help="Show which writes it would query; send nothing, and change nothing.")
 @click.option("--json", is_flag=True, help="Print only JSON, one line per run.")

@@ -244,8 +244,7 @@ def _row_result_of_unsent(row: Row, why: str, intent: Intent | None, profile: Pr
         return RowResult(row=row, state="unknown", message=f"{why}; an earlier run may have sent it: {unread}")
     if intent is None or _waits_unsent(intent) or (intent.state == "rejected" and intent.sent_at is None):
         return RowResult(row=row, state="unsent", message=why)
-    found = row_result_of_intent(row, intent, profile, reason=NOT_FINISHED)
-    return evolve(found, earlier=intent.state in _TAKEN)
+    return evolve(row_result_of_intent(row, intent, profile, reason=NOT_FINISHED), earlier=intent.state in _TAKEN)
 
 
 def row_result_of_intent(row: Row, intent: Intent | None, profile: Profile, *, reason: str = "") -> RowResult:
@@ -305,8 +304,7 @@ def _row_result_of_response(row: Row, response: RefundResponse, intent: Intent |
         return RowResult(row=row, state="refused", message=message)
     found = (scalar_at(response.document, paths) for paths in (profile.answer.code, profile.answer.message))
     code, message = ("" if value is None else clean(value) for value in found)
-    word = _WORD_OF_STATE[state]
-    return RowResult(row=row, state=word, code=code, message=message, earlier=not response.attempts)
+    return RowResult(row=row, state=_WORD_OF_STATE[state], code=code, message=message, earlier=not response.attempts)
 
 
 def _with_error(row_result: RowResult, error: ServiceError) -> RowResult:

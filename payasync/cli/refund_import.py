@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 from attrs import Factory, define, evolve
@@ -19,12 +19,11 @@ from payasync.cli import CANNOT, INTERRUPTED
 from payasync.cli.intent_table import all_intents, duration
 from payasync.cli.options import (
     Address,
-    base_url_option,
+    asks_service,
     close_journal,
     fail_unsent,
     fail_with_journal,
     journal_option,
-    profile_option,
     require_keys,
     session_with,
 )
@@ -95,18 +94,8 @@ PATIENCE: Final = 180.0
     help="Write the result of each row to this CSV file.",
 )
 @click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="Maximum requests in flight.")
-@profile_option
-@base_url_option
-def import_(
-    file: Path,
-    address: Address,
-    *,
-    keep_going: bool,
-    result: Path | None,
-    limit: int,
-    profile: str | None,
-    base_url: str | None,
-) -> None:
+@asks_service
+def import_(file: Path, address: Address, *, keep_going: bool, result: Path | None, limit: int, **service: Any) -> None:
     """Send the refunds of the CSV file FILE, each at most once.
 
     The columns are out_trade_no, out_refund_no, total_amt, refund_amt and optionally refund_desc and notify_url.
@@ -137,10 +126,10 @@ def import_(
       3    some may have been done: rows are unknown or manual
       130  interrupted
     """  # noqa: D301 - click does not wrap a paragraph after this character
-    screen = RefundImportScreen(file, address, service=base_url or "", result=result)
+    screen = RefundImportScreen(file, address, service=service["base_url"] or "", result=result)
     try:
         journal = address.open(make=True)
-        session = session_with(journal, profile=profile, base_url=base_url)
+        session = session_with(journal, **service)
         with locked(file):
             # No event loop runs yet, so that Ctrl-C ends it immediately, however long the file is.
             rows = read_file(file, session)

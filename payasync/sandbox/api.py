@@ -17,7 +17,7 @@ from aiohttp import web
 from payasync.credentials import Credentials
 from payasync.endpoints import CREATE_REFUND, QUERY_PAYMENT, QUERY_REFUND, Kind, Operation
 from payasync.profile.schema import Auth
-from payasync.sandbox import openapi
+from payasync.sandbox import openapi, signatures
 from payasync.sandbox.dialect import Outgoing
 from payasync.sandbox.exchanges import CUSTOMER
 from payasync.sandbox.faults.injection import FaultInjector
@@ -25,15 +25,6 @@ from payasync.sandbox.idempotency import IdempotencyKeys
 from payasync.sandbox.model import Answered, Order, Refund, RefusedError
 from payasync.sandbox.server import BODY, Handler, read_body, read_object, read_query
 from payasync.sandbox.service import Service
-from payasync.sandbox.signatures import (
-    ServiceSigner,
-    UnsignableError,
-    fill_text,
-    read_headers,
-    text_to_sign,
-    verify,
-    verify_message,
-)
 from payasync.sandbox.timeline import RequestRecorder, add_facts, find_reference, keep_signed_text, known_facts
 from payasync.sandbox.web.pages import gateway_path
 from payasync.signing.schemes import Template
@@ -69,7 +60,7 @@ class Api:
         credentials: Credentials,
         recorder: RequestRecorder,
         url: str,
-        signer: ServiceSigner,
+        signer: signatures.ServiceSigner,
         faults: FaultInjector,
     ) -> None:
         self._dialect = service.dialect
@@ -245,8 +236,8 @@ class Api:
         """Check a signature in a header, and return the name of that header, and the nonce; empty if it has none."""
         merchant = self._credentials
         try:
-            said = read_headers(scheme, request.headers)
-        except UnsignableError as error:
+            said = signatures.read_headers(scheme, request.headers)
+        except signatures.UnsignableError as error:
             why = f"{error.field} must be: {scheme.all_headers[error.field]}"
             raise RefusedError("bad_signature", why, field=error.field) from None
         if said.get("merchant_id", merchant.merchant_id) != merchant.merchant_id:
@@ -265,13 +256,13 @@ class Api:
         }
         key = merchant.signing_key
         keyed = {**values, "signing_key": key.reveal() if key else ""}
-        message = fill_text(scheme.text, keyed).encode()
+        message = signatures.fill_text(scheme.text, keyed).encode()
 
         def write_text() -> str:
             customer = self._dialect.names.name(operation.name, "customer").partition(".")[0]
-            return fill_text(scheme.text, {**values, "body": CUSTOMER} if customer in fields else values)
+            return signatures.fill_text(scheme.text, {**values, "body": CUSTOMER} if customer in fields else values)
 
-        if key is None or not verify_message(scheme, message, said["signature"], key):
+        if key is None or not signatures.verify_message(scheme, message, said["signature"], key):
             why = "the signature is not that of this request"
             raise RefusedError("bad_signature", why, field=scheme.header, expected=write_text())
         keep_signed_text(request, write_text)
@@ -292,11 +283,11 @@ class Api:
         def write_text() -> str:
             hidden = customer.partition(".")[0]
             shown = {name: CUSTOMER if name == hidden else value for name, value in fields.items()}
-            return text_to_sign(words.signature, shown, path=path)
+            return signatures.text_to_sign(words.signature, shown, path=path)
 
         try:
-            genuine = key is not None and verify(words.signature, fields, fields[sign], path=path, key=key)
-        except UnsignableError as error:
+            genuine = key is not None and signatures.verify(words.signature, fields, fields[sign], path=path, key=key)
+        except signatures.UnsignableError as error:
             # Not as invalid: the field may be as described, and no signature can be that of it.
             raise RefusedError("bad_signature", f"{error.field} cannot be signed", field=error.field) from None
         if not genuine:

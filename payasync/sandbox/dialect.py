@@ -12,17 +12,7 @@ from typing import Any, Final, Literal, get_args
 
 from attrs import evolve, fields_dict, frozen
 
-from payasync.endpoints import (
-    BRACES,
-    BY_NAME,
-    CREATE_PAYMENT,
-    CREATE_REFUND,
-    CREATE_SUBSCRIPTION,
-    OPERATIONS,
-    PLACE_ORDER,
-    Argument,
-    Operation,
-)
+from payasync.endpoints import BRACES, BY_NAME, CREATE_PAYMENT, CREATE_REFUND, PLACE_ORDER, Argument, Operation
 from payasync.errors import ConfigurationError
 from payasync.evidence.comparison import digits_of
 from payasync.profile.profile import Profile
@@ -419,7 +409,7 @@ _DESCRIBED_BY: Final = {"payment": "payments.status", "order": "orders.query", "
 """By thing, the operation that asks about it."""
 _NUMBERED: Final = frozenset({PLACE_ORDER.name, CREATE_REFUND.name})
 """The operations that can be refused because of a used number."""
-_MAKE: Final = frozenset({CREATE_PAYMENT.name, PLACE_ORDER.name, CREATE_SUBSCRIPTION.name})
+_MAKE: Final = frozenset({CREATE_PAYMENT.name, PLACE_ORDER.name, _SUBSCRIBE})
 """The operations that name nothing that could be absent."""
 
 Failures = Literal["", "status", "200"]
@@ -797,8 +787,8 @@ def _check_codes(names: WireNames) -> None:
 
 def _has_code(names: WireNames, why: Why) -> bool:
     """Return whether a refusal has a code in general, or else in each operation that can give it."""
-    writes = {each.name for each in OPERATIONS if not each.read} if names.profile.idempotency.used else set[str]()
-    able = {"duplicate": {*_NUMBERED, *writes}, "absent": {each.name for each in OPERATIONS} - _MAKE}.get(why)
+    writes = {name for name, each in BY_NAME.items() if not each.read} if names.profile.idempotency.used else set[str]()
+    able = {"duplicate": {*_NUMBERED, *writes}, "absent": BY_NAME.keys() - _MAKE}.get(why)
     return names.code(why) is not None or (able is not None and all(names.code(why, each) is not None for each in able))
 
 

@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from payasync.sandbox.dialect import WireNames
 from payasync.signing.schemes import Template
@@ -67,18 +67,11 @@ def mask(text: str) -> str:
     return f"<masked, {len(text)} characters>"
 
 
-@frozen
-class _Masked:
-    target: str
-    headers: list[tuple[str, str]]
-    body: str | None
-
-
 def format_request(exchange: Exchange, names: WireNames) -> str:
     """Return a request as text: without keys, signatures that are not the merchant's, and the customer's details."""
-    masked = _mask_exchange(exchange, names)
-    lines = [f"{exchange.method} {masked.target}", *(f"{name}: {value}" for name, value in masked.headers)]
-    return _join(lines, "<The body was not read.>" if masked.body is None else masked.body)
+    target, headers, body = _mask_exchange(exchange, names)
+    lines = [f"{exchange.method} {target}", *(f"{name}: {value}" for name, value in headers)]
+    return _join(lines, "<The body was not read.>" if body is None else body)
 
 
 def format_curl(exchange: Exchange, names: WireNames, url: str) -> str:
@@ -92,28 +85,29 @@ def format_curl(exchange: Exchange, names: WireNames, url: str) -> str:
     Returns:
         The command; empty if the body was not read, is too long to show, or holds a byte that no word of bash can.
     """
-    masked = _mask_exchange(exchange, names)
-    body, auth = masked.body or "", {name.lower(): value for name, value in names.profile.auth.all_headers.items()}
-    if len(body) > MAX_SHOWN or "\0" in body or (masked.body is None and exchange.method not in {"GET", "HEAD"}):
+    target, headers, masked = _mask_exchange(exchange, names)
+    body, auth = masked or "", {name.lower(): value for name, value in names.profile.auth.all_headers.items()}
+    if len(body) > MAX_SHOWN or "\0" in body or (masked is None and exchange.method not in {"GET", "HEAD"}):
         return ""
     words = ["curl --head" if exchange.method == "HEAD" else f"curl --request {_quote(exchange.method)}"]
     # Without these, curl would expand brackets and shorten a path.
-    words[0] += " --globoff" * any(each in masked.target for each in "[]{}") + " --path-as-is" * ("/." in masked.target)
-    words[0] += f" {_quote(url + masked.target)}"
-    for (name, value), (_, sent) in zip(masked.headers, exchange.headers, strict=True):
+    words[0] += " --globoff" * any(each in target for each in "[]{}") + " --path-as-is" * ("/." in target)
+    words[0] += f" {_quote(url + target)}"
+    for (name, value), (_, sent) in zip(headers, exchange.headers, strict=True):
         template = auth.get(name.lower(), "")
         if template and sent.lower().startswith(template.partition("{")[0].lower()):
             words.append(f'--header "{name}: {_escape(template).format(**_VARIABLES)}"')
         elif name.lower() not in _OF_CURL:
             words.append(f"--header {_quote(f'{name}: {value}' if value else f'{name};')}")
     if body:
-        if not any(name.lower() == "content-type" for name, _ in masked.headers):
+        if not any(name.lower() == "content-type" for name, _ in headers):
             words.append("--header 'Content-Type:'")  # else curl says that it is a form
         words.append(f"--data-raw {_quote(body)}")
     return " \\\n  ".join(words)
 
 
-def _mask_exchange(exchange: Exchange, names: WireNames) -> _Masked:
+def _mask_exchange(exchange: Exchange, names: WireNames) -> tuple[str, list[tuple[str, str]], str | None]:
+    """Return the target, the headers and the body of a request as they are shown."""
     operations = [exchange.operation] if exchange.operation else [*names.arguments]
     signatures = {names.name(each, "sign") for each in operations} if exchange.signed is None else set[str]()
     customer = {
@@ -133,7 +127,7 @@ def _mask_exchange(exchange: Exchange, names: WireNames) -> _Masked:
         is_key = name.lower() in keys | signing or _KEYS.search(name)
         headers.append((name, _mask_key(value) if is_key and not is_known else value))
     body = None if exchange.body is None else _mask_body(exchange.body, signatures, customer)
-    return _Masked(f"{path}{question}{pairs}", headers, body)
+    return f"{path}{question}{pairs}", headers, body
 
 
 def format_response(exchange: Exchange) -> str:

@@ -11,17 +11,7 @@ from attrs import asdict
 from payasync import DOCUMENTATION, __version__
 from payasync.endpoints import BRACES, CREATE_PAYMENT, PLACE_ORDER, Argument, Operation
 from payasync.profile.schema import Auth, Code
-from payasync.sandbox.arguments import (
-    FIRST_YEAR,
-    MAX_AMOUNT,
-    MAX_SIGN,
-    MAX_TEXT,
-    MAX_URL,
-    MAX_WORD,
-    SORTS,
-    URL,
-    limits_of,
-)
+from payasync.sandbox import arguments
 from payasync.sandbox.dialect import STATUSES, Dialect, WireNames, locate_point, set_at, sibling_path
 from payasync.sandbox.model import OrderState, RefundState, RefusedError, SubscriptionState
 from payasync.sandbox.rules import FREQUENCIES
@@ -31,17 +21,11 @@ from payasync.strict_json import ABSENT, at
 Schema = dict[str, Any]
 
 TEXT: Final[Schema] = {"type": "string"}
-_WORD: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_WORD}
+_WORD: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": arguments.MAX_WORD}
 _KEY: Final[Schema] = {"type": "string", "description": "The idempotency key, the same for all attempts."}
 _DIGITS: Final = {"%Y": "[1-9][0-9]{3}", "%m": "(?:0[1-9]|1[0-2])", "%d": "(?:0[1-9]|[12][0-9]|3[01])"}
 """What parts of a date look like."""
-_TYPES: Final[Mapping[type, str]] = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    type(None): "null",
-}
+_TYPES: Final = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 _STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "order": get_args(OrderState),
     "payment": get_args(OrderState),
@@ -58,7 +42,7 @@ def describe_request(words: WireNames, operation: Operation) -> tuple[dict[str, 
         fields[merchant] = {**_WORD, "description": "The merchant's number."}
     if words.has_fields_to_sign(operation.name):
         fields[nonce] = {**_WORD, "description": "Random, and new for each request."}
-        fields[sign] = {"type": "string", "minLength": 1, "maxLength": MAX_SIGN, "description": "The signature."}
+        fields[sign] = {**_WORD, "maxLength": arguments.MAX_SIGN, "description": "The signature."}
     for name, value in words.constants[operation.name].items():
         fields[name] = {"const": value if operation.has_body else str(value)}
     required, marks = list(fields), words.marks(operation.name)
@@ -75,23 +59,23 @@ def describe_request(words: WireNames, operation: Operation) -> tuple[dict[str, 
 
 
 def _describe_argument(words: WireNames, argument: Argument) -> Schema:
-    allowed, (least, most), length = limits_of(words.profile.accept, argument.name)
+    allowed, (least, most), length = arguments.limits_of(words.profile.accept, argument.name)
     if allowed:
         return {"type": "string", "enum": list(allowed)}
     frequencies = ("".join(f"[{letter}{letter.upper()}]" for letter in word) for word in FREQUENCIES)
     schemas: dict[str, Schema] = {
-        "amount": {"type": "integer", "minimum": max(least, 1), "maximum": min(most, MAX_AMOUNT)},
-        "text": {"type": "string", "maxLength": MAX_TEXT},
+        "amount": {"type": "integer", "minimum": max(least, 1), "maximum": min(most, arguments.MAX_AMOUNT)},
+        "text": {"type": "string", "maxLength": arguments.MAX_TEXT},
         "currency": {"type": "string", "pattern": "^[A-Za-z]{3}$"},
         "word": _WORD,
         "identifier": _describe_number(words),
-        "url": {"type": "string", "pattern": f"^(?:{URL.pattern})$", "maxLength": MAX_URL},
+        "url": {"type": "string", "pattern": f"^(?:{arguments.URL.pattern})$", "maxLength": arguments.MAX_URL},
         "date": _describe_date(words.date_format),
         "frequency": {"type": "string", "pattern": f"^(?:{'|'.join(frequencies)})$"},
         "flag": {"enum": [True, False, "true", "false"]},
-        "customer": {"type": ["object", "string"], "minProperties": 1, "minLength": 1, "maxLength": MAX_TEXT},
+        "customer": {"type": ["object", "string"], "minProperties": 1, "minLength": 1, "maxLength": arguments.MAX_TEXT},
     }
-    schema = schemas[SORTS[argument.name]]
+    schema = schemas[arguments.SORTS[argument.name]]
     return schema if length is None else {**schema, "maxLength": min(length, schema.get("maxLength", length))}
 
 
@@ -101,7 +85,8 @@ def _describe_number(words: WireNames) -> Schema:
 
 def _describe_date(written: str) -> Schema:
     if written == "%Y-%m-%d":
-        return {"type": "string", "format": "date", "pattern": "^[1-9]", "description": f"From {FIRST_YEAR} on."}
+        since = f"From {arguments.FIRST_YEAR} on."
+        return {"type": "string", "format": "date", "pattern": "^[1-9]", "description": since}
     schema = {"type": "string", "description": f"A date, written as strftime has it: {written}"}
     parts = re.split(r"(%.)", written)
     if {part for part in parts if part.startswith("%")} <= _DIGITS.keys():
@@ -115,7 +100,7 @@ def _describe_success(dialect: Dialect, operation: Operation) -> Schema:
     sent: dict[str, Any] = {words.name(operation.name, "merchant_id"): ""}
     for name in describe_request(words, operation)[1]:
         argument = words.arguments[operation.name].get(name)
-        set_at(sent, name, 0 if argument and SORTS[argument.name] == "amount" else "")
+        set_at(sent, name, 0 if argument and arguments.SORTS[argument.name] == "amount" else "")
     document = dialect.build_success(operation, payload, sent, "-").document
     schema, place = _describe(document, words, signed=True), locate_point(words.answer, f"{thing}_status")
     states = [words.state(thing, state) for state in _STATES[thing]]

@@ -1,22 +1,12 @@
 """The rules of orders, refunds and subscriptions: values in, values out, no I/O."""
 
 from calendar import monthrange
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, timedelta
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from attrs import evolve, frozen
 
-from payasync.sandbox.model import (
-    Decision,
-    Event,
-    Order,
-    OrderState,
-    Refund,
-    RefundState,
-    RefusedError,
-    Subscription,
-    Why,
-)
+from payasync.sandbox.model import Decision, Event, Order, OrderState, Refund, RefundState, RefusedError, Subscription
 from payasync.settings import invalid_setting
 
 _DAYS: Final = {"daily": 1, "day": 1, "weekly": 7, "week": 7}
@@ -58,11 +48,6 @@ def current_period(start: date, frequency: str, today: date) -> date:
     latest = _month_number(today) - (_month_number(today) - first) % months
     begun = _day_in_month(latest, start.day)
     return begun if begun <= today else _day_in_month(latest - months, start.day)
-
-
-def midnight(day: date) -> datetime:
-    """Return the moment when a day begins, in UTC."""
-    return datetime.combine(day, time(), UTC)
 
 
 def _month_number(day: date) -> int:
@@ -132,8 +117,8 @@ def decide(order: Order, decision: Decision) -> Order:
     if order.state == "paid" and decision == "authorize":
         return order
     if order.state != "pending":
-        why: Why = "already_paid" if order.state == "paid" else "wrong_state"
-        raise RefusedError(why, f"the order is {order.state}: nothing is left to decide")
+        message = f"the order is {order.state}: nothing is left to decide"
+        raise RefusedError("already_paid" if order.state == "paid" else "wrong_state", message)
     if decision == "authorize":
         return evolve(order, state="paid")
     if decision == "cancel":
@@ -284,16 +269,6 @@ def cancel(subscription: Subscription, *, at_period_end: bool = False) -> Subscr
     if at_period_end and subscription.renews:
         return evolve(subscription, ends=True)
     return _cancelled(subscription)
-
-
-def order_event(after: Order) -> Event:
-    """Return the event of an order that is no longer pending (docs/reference/service.md#notifications)."""
-    return Event(kind="payment", name=after.state, subject=after, url=after.notify_url)
-
-
-def refund_event(after: Refund) -> Event:
-    """Return the event of a refund that has ended (docs/reference/service.md#notifications)."""
-    return Event(kind="refund", name=after.state, subject=after, url=after.notify_url)
 
 
 def subscription_event(before: Subscription, after: Subscription) -> Event | None:

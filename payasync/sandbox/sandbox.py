@@ -27,7 +27,7 @@ from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys, ServiceSigner, make_keys
 from payasync.sandbox.store import MEMORY, Store, read_location
 from payasync.sandbox.timeline import RequestRecorder
-from payasync.sandbox.web.dashboard import Dashboard
+from payasync.sandbox.web.dashboard import AdminAccess, Dashboard
 from payasync.sandbox.web.gateway import Gateway
 from payasync.sandbox.webhooks import Deliveries, outgoing_client
 from payasync.session import Session
@@ -296,15 +296,8 @@ class Sandbox:
         recorder = RequestRecorder(store)
         injector = FaultInjector(self.faults, server=server, deliver=clock.settle)
         api = Api(service, credentials=keys.merchant, recorder=recorder, url=url, signer=signer, faults=injector)
-        dashboard = Dashboard(
-            url=url,
-            token=keys.admin,
-            service=service,
-            recorder=recorder,
-            faults=self.faults,
-            clock=clock,
-            rate=self._clock_rate,
-        )
+        access = AdminAccess(url, keys.admin)
+        dashboard = Dashboard(access, service, recorder, faults=self.faults, clock=clock, rate=self._clock_rate)
         application = web.Application(
             client_max_size=MAX_BODY,
             middlewares=[server.mark_busy, dashboard.check_host, recorder.record_request, api.shape_errors],

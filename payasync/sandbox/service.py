@@ -4,7 +4,7 @@ import re
 import secrets
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, Literal, TypeVar
 
 from attrs import AttrsInstance, evolve
@@ -192,7 +192,7 @@ class Service:
         self._move("order", before, after)
         if after.state != "pending":
             self.store.set_timer("expire", after.out_trade_no, None)
-            self._notify(rules.order_event(after))
+            self._notify(Event(kind="payment", name=after.state, subject=after, url=after.notify_url))
         return after
 
     def _expire(self, out_trade_no: str) -> str:
@@ -232,7 +232,7 @@ class Service:
         if settled.state == "failed":
             order = self.order(refund.out_trade_no)
             self._move("order", order, rules.release(order, refund))
-        self._notify(rules.refund_event(settled))
+        self._notify(Event(kind="refund", name=settled.state, subject=settled, url=settled.notify_url))
         return settled
 
     def _settle_when_due(self, out_refund_no: str) -> str:
@@ -321,7 +321,7 @@ class Service:
             now = self.store.now()
             self.store.add(Charge(subscription_id=number, period=after.period, at=now, amount=after.amount, paid=paid))
         due = after.start_date if after.state == "scheduled" else after.renews
-        self.store.set_timer("renew", number, rules.midnight(due) if due else None)
+        self.store.set_timer("renew", number, datetime.combine(due, time(), UTC) if due else None)
 
     def _move(self, thing: str, before: AttrsInstance, after: AttrsInstance) -> None:
         if not self.store.move(before, after):

@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 from weakref import WeakSet
 
 from aiohttp import web
@@ -26,6 +26,11 @@ _POLL_SECONDS: Final = 0.1
 """How often a hanging call checks that its client still waits."""
 _NO_LINGERING: Final = struct.pack("ii", 1, 0)
 _NOTHING_DONE: Final = "nothing was done: a fault of the sandbox"
+
+Commit: TypeAlias = Callable[[], Awaitable[web.Response]]
+"""Does what is asked, and returns the response."""
+Fail: TypeAlias = Callable[[int], Awaitable[web.Response]]
+"""Returns a response of this status in which the service says that it failed."""
 
 
 class NoResponse(web.StreamResponse):
@@ -54,8 +59,8 @@ class Injection:
 
     request: web.Request
     fault: Fault
-    commit: Callable[[], Awaitable[web.Response]]
-    fail: Callable[[int], Awaitable[web.Response]]
+    commit: Commit
+    fail: Fail
     injector: "FaultInjector"
     response: web.Response = field(init=False, factory=lambda: web.json_response({"message": _NOTHING_DONE}))
 
@@ -214,13 +219,7 @@ class FaultInjector:
         self._injections = set[Injection]()
 
     async def respond(
-        self,
-        request: web.Request,
-        operation: str,
-        numbers: AbstractSet[str],
-        *,
-        commit: Callable[[], Awaitable[web.Response]],
-        fail: Callable[[int], Awaitable[web.Response]],
+        self, request: web.Request, operation: str, numbers: AbstractSet[str], *, commit: Commit, fail: Fail
     ) -> web.StreamResponse:
         """Return the response to a call, or what a fault makes of it.
 

@@ -4,7 +4,6 @@ import hmac
 import re
 from collections import ChainMap, Counter
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cached_property
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -48,6 +47,7 @@ class AdminAccess:
         token: The admin token.
 
     Attributes:
+        url: As given.
         hosts: What a Host header may say. Port 80 may be left out.
         cookie: The cookie's name. It has the port, because browsers send a host's cookies to all of its ports.
         key: The cookie's value, which gives access to pages of this sandbox and does not reveal the token.
@@ -58,6 +58,7 @@ class AdminAccess:
         host, port = address.hostname or "", address.port
         names = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host}
         self._token = token
+        self.url: Final = url
         self.hosts: Final = {f"{name}:{port}" for name in names} | (names if port == _HTTP_PORT else set[str]())
         self.cookie: Final = f"payasync_sandbox_{port}"
         self.key: Final = Secret(hmac.new(token.reveal().encode(), _COOKIE_TEXT, "sha256").hexdigest())
@@ -118,13 +119,12 @@ _LISTED: Final[Mapping[type[Any], tuple[str, tuple[str, ...]]]] = {
 _ENDS: Final[Mapping[str, RefundState]] = {"succeeded": "succeeded", "failed": "failed"}
 
 
-@frozen(kw_only=True)
+@frozen
 class Dashboard:
     """Shows the dashboard, and does what its forms ask for.
 
     Attributes:
-        url: Where the sandbox listens.
-        token: The admin token.
+        access: Decides who may use it.
         service: Holds orders, refunds and notifications.
         recorder: Knows what happened.
         faults: Those that are armed.
@@ -132,18 +132,12 @@ class Dashboard:
         rate: How the time goes.
     """
 
-    url: str
-    token: Secret
+    access: AdminAccess
     service: Service
     recorder: RequestRecorder
     faults: Faults
     clock: Clock
     rate: ClockRate
-
-    @cached_property
-    def access(self) -> AdminAccess:
-        """Decides who may use it."""
-        return AdminAccess(self.url, self.token)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes of the dashboard and of its controls."""
@@ -211,7 +205,7 @@ class Dashboard:
             script="dashboard.js",
             form_action="'self'",
             referrer="same-origin",
-            url=self.url,
+            url=self.access.url,
             merchant_id=MERCHANT_ID,
             profile=words.title,
             now=self.clock.now(),
@@ -260,7 +254,7 @@ class Dashboard:
             entry=entry,
             result_of=describe_outcome,
             sent=exchange and format_request(exchange, names),
-            curl=exchange and format_curl(exchange, names, self.url),
+            curl=exchange and format_curl(exchange, names, self.access.url),
             customer=CUSTOMER,
             answered=exchange and format_response(exchange),
             signed=exchange.signed() if exchange and exchange.signed else "",
