@@ -142,6 +142,9 @@ VALUES: Final[dict[str, Any]] = {
     "weak": False,
     "failed": 1,
     "nothing": b"",
+    "digest": "d",
+    "unless_done": True,
+    "waited": 0,
     "ahead": START + timedelta(seconds=MAX_AHEAD),
 }
 
