@@ -428,15 +428,6 @@ async def test_replay_leaves_an_event_beside_another_of_its_key(inbox: Inbox) ->
     assert ["done", "superseded", "pending"] == [event.state for event in await inbox.events()]
 
 
-async def test_replays_of_one_key_at_once_replay_one_event(inbox: Inbox) -> None:
-    """If the events of a key are replayed together, one of them is dispatched."""
-    for digest in "abcdefgh":
-        await inbox.finish(await claimed(inbox, digest=digest), "held")
-    replayed = await asyncio.gather(*(inbox.replay(number) for number in range(1, 9)))
-
-    assert (1, 1) == (sum(replayed), len(await inbox.claim(10, LEASE)))
-
-
 async def test_event_that_is_held_again_releases_nothing_beside_a_done_one(inbox: Inbox) -> None:
     """After an event of a key is done, only a person gets another of them dispatched."""
     await inbox.finish(await claimed(inbox), "done")
