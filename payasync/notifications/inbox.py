@@ -238,21 +238,24 @@ class Inbox(ABC):
         values = {"state": named, "limit": check_number("limit", limit), "after": check_number("after", after)}
         return await self._run(lambda _: _events(values))
 
-    async def replay(self, event_id: int, kept: Received | None = None) -> bool:
+    async def replay(self, event_id: int, kept: Received | None = None, *, unless_done: bool = False) -> bool:
         """Make a dead, parked or held event pending again, with all its attempts.
 
         Handlers that have handled it are not called again. Return `False`, and change nothing, if the event is in
-        another state, or if another event has its new key.
+        another state, if another of its key is pending or leased, or if another event has its new key.
 
         Args:
             event_id: The event's number.
             kept: Holds the event's new kind and key, if they change.
+            unless_done: Return `False` also if another event of its key is done.
         """
-        number = {"id": check_number("event_id", event_id)}
-        if kept is None:
-            return await self._run(lambda _: _replay(number))
-        values = {**_values(kept), **number}
-        return await self._run(lambda _: _rename_and_replay(values), kept.key)
+        values = {"id": check_number("event_id", event_id), "unless_done": unless_done}
+        if kept is not None:
+            values |= _values(kept)
+            return await self._run(lambda _: _rename_and_replay(values), kept.key)
+        # While it looks at the others of its key, none of them is added or replayed.
+        found = await self.events(limit=1, after=max(event_id - 1, 0))
+        return await self._run(lambda _: _replay(values), found[0].key if found else "")
 
     async def forget(self, before: datetime) -> int:
         """Delete events that have been done since before a moment; return how many were deleted.
@@ -277,12 +280,14 @@ class Inbox(ABC):
 
 
 def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
-    others = yield SQL["same_key"], {"key": values["key"]}
-    if any(other["digest"] == values["digest"] for other in others):
+    same = yield SQL["same_key"], values
+    others = [each for each in same if each["has_key"]]
+    # Of those that wait for a query, each may be about another send. Any further one is a copy.
+    if any(other["digest"] == values["digest"] for other in others) or len(same) - len(others) >= values["sends"]:
         return Added.AGAIN
     if reason := values["held"]:
-        same = yield SQL["same_key"], {"key": values["key"].removeprefix(HELD)}
-        if any(other["state"] == "done" for other in same):
+        same = yield SQL["same_key"], {**values, "key": values["key"].removeprefix(HELD)}
+        if any(other["state"] == "done" and other["sends"] >= values["sends"] for other in same):
             return Added.AGAIN
         yield SQL["add"], {**values, "state": "held", "reason": reason, "due": None}
         return Added.HELD

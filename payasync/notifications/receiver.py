@@ -328,8 +328,8 @@ class Receiver:
                 came as a payment, but names a refund.
 
         Returns:
-            Whether the event was replayed; `False` if it is done, in progress, or does not exist. `False` also if the
-            event has come again with that kind.
+            Whether the event was replayed; `False` if it is done, in progress, or does not exist. `False` also if
+            another event of its key is in progress, or the event has come again with that kind.
 
         Raises:
             InvalidArgumentError: The number or the kind is invalid, or the event has another kind.
@@ -364,6 +364,8 @@ class Receiver:
     async def replay_all(self, state: StateName) -> int:
         """Replay all events of a state; return how many were replayed.
 
+        Of several events with one key, it replays one, and none if an event of that key is in progress or done.
+
         Args:
             state: `dead`, `parked` or `held`.
 
@@ -376,7 +378,7 @@ class Receiver:
         replayed, last = 0, 0
         while found := await self._inbox.events(named, limit=REPLAY_PAGE, after=last):
             last = found[-1].id
-            replayed += sum(await asyncio.gather(*(self._inbox.replay(each.id) for each in found)))
+            replayed += sum(await asyncio.gather(*(self._inbox.replay(each.id, unless_done=True) for each in found)))
         self._wake_current()
         return replayed
 

@@ -154,6 +154,25 @@ async def test_event_that_expect_refuses_gives_way(shop: Shop, *, together: bool
     assert not await shop.receiver.replay(1)
 
 
+async def test_replay_of_all_handles_one_event_of_a_key(shop: Shop) -> None:
+    """Of two held bodies of one key, `replay_all` dispatches one. Beside a handled one, only `replay` dispatches."""
+    answers = dict[str, Any](values=None)
+    got = shop.recording(expect=lambda _: answers["values"])
+    for number in (1, 2):
+        await shop.handled({**PAID, "node": number})
+    answers["values"] = {}
+    replayed = [await shop.receiver.replay_all("held")]
+    await shop.receiver.settle()
+    await shop.handled({**PAID, "node": 3})
+    replayed.append(await shop.receiver.replay_all("held"))
+    states = await shop.states()
+    by_a_person = await shop.receiver.replay(3)
+    await shop.receiver.settle()
+
+    assert ([1, 0], ["done", "superseded", "held"]) == (replayed, states)
+    assert (True, [1, 3]) == (by_a_person, [each.id for each in got])
+
+
 @pytest.mark.parametrize("hours", [1, -1])
 async def test_event_outside_the_window_is_held_until_it_comes_again(shop: Shop, hours: int) -> None:
     """A genuine event with a wrong time is held once, and not acknowledged. A redelivery with a new time is handled."""

@@ -408,6 +408,67 @@ async def test_replay_is_of_what_ended_badly(inbox: Inbox, end: State) -> None:
     assert ([False] * 4, end) == (replayed, (await only(inbox)).state)
 
 
+async def test_replay_leaves_an_event_beside_another_of_its_key(inbox: Inbox) -> None:
+    """An event is not replayed while another of its key is pending or leased, and not changed.
+
+    After the other one is done, a person can replay it by its number. A replay of all events leaves it.
+    """
+    await inbox.finish(await claimed(inbox), "dead", "why")
+    await inbox.add(received(digest="b"))
+    replayed = [await inbox.replay(1), await inbox.replay(2)]
+    (claim,) = await inbox.claim(1, LEASE)
+    replayed.append(await inbox.replay(2))
+    states = [event.state for event in await inbox.events()]
+    await inbox.finish(claim, "done")
+    await inbox.add(received(digest="c"))
+    later = [await inbox.replay(3, unless_done=True), await inbox.replay(3), await inbox.replay(2)]
+
+    assert ([True, False, False], ["leased", "held"]) == (replayed, states)
+    assert [False, True, False] == later
+    assert ["done", "superseded", "pending"] == [event.state for event in await inbox.events()]
+
+
+async def test_event_that_is_held_again_releases_nothing_beside_a_done_one(inbox: Inbox) -> None:
+    """After an event of a key is done, only a person gets another of them dispatched."""
+    await inbox.finish(await claimed(inbox), "done")
+    for digest in "bc":
+        await inbox.add(received(digest=digest))
+    await inbox.replay(2)
+    (claim,) = await inbox.claim(1, LEASE)
+    await inbox.finish(claim, "held")
+
+    assert ["done", "held", "held"] == [event.state for event in await inbox.events()]
+
+
+@pytest.mark.parametrize("sends", [1, 2])
+async def test_copies_of_an_event_that_waits_for_a_query_are_not_kept(inbox: Inbox, sends: int) -> None:
+    """While a verified event without its key waits, the inbox has as many copies of it as there were sends.
+
+    Other bodies, keys and hints are no copies. After its end, the event may be true of a later send.
+    """
+    facts: dict[str, Any] = {"verified": True, "sends": sends}
+    await inbox.own(await claimed(inbox, key="hint:1"), "hint:1:1")
+    claims = list[Claim]()
+    for _ in range(sends):
+        claims.append(await claimed(inbox, **facts))
+        await inbox.own(claims[-1], f"payment:1:{claims[-1].event.id}")
+    again = [await inbox.add(received(**facts)) for _ in range(3)]
+    others = [received(f"payment:{sends}1", **facts), received(digest="b", **facts)]
+    new = [await inbox.add(other) for other in others]
+    await inbox.finish(claims[0], "done")
+
+    assert ([Added.AGAIN] * 3, [Added.NEW] * 2) == (again, new)
+    assert [Added.CONFLICT, Added.NEW] == [await inbox.add(received(**facts)), await inbox.add(received("hint:1"))]
+
+
+async def test_late_event_of_a_later_send_is_kept(inbox: Inbox) -> None:
+    """A late event is a copy of a handled one, but not if its number was sent again since."""
+    await inbox.finish(await claimed(inbox), "done")
+    late = [received("held:payment:1", "b", held="late", sends=sends) for sends in (1, 2)]
+
+    assert [Added.AGAIN, Added.HELD] == [await inbox.add(each) for each in late]
+
+
 async def test_replayed_event_may_be_of_a_kind_from_now_on(inbox: Inbox) -> None:
     """An event that is replayed with a kind gets the key that a redelivery has."""
     claim = await claimed(inbox, key="weak:a", weak=True)

@@ -51,6 +51,23 @@ async def test_two_bodies_at_once_are_a_conflict(postgres_dsn: str, clock: Clock
     }
 
 
+async def test_replays_of_one_key_at_once_replay_one_event(postgres_dsn: str, clock: Clock) -> None:
+    """If several workers replay the events of a key together, one event is dispatched."""
+    async with several(postgres_dsn, clock) as inboxes:
+        replayed = list[int]()
+        for key in range(AT_ONCE):
+            for digest in "abcd":
+                await inboxes[0].add(received(str(key), digest))
+                (claim,) = await inboxes[0].claim(1, LEASE)
+                await inboxes[0].finish(claim, "held")
+            together = (each.replay(4 * key + number) for number, each in enumerate(inboxes, start=1))
+            replayed.append(sum(await asyncio.gather(*together)))
+            for claim in await inboxes[0].claim(4, LEASE):
+                await inboxes[0].finish(claim, "dead")
+
+    assert [1] * AT_ONCE == replayed
+
+
 async def test_confirmed_key_is_one_events(postgres_dsn: str, clock: Clock) -> None:
     """If several workers confirm hints with the same key together, only one event gets the key."""
     async with several(postgres_dsn, clock) as inboxes:
@@ -142,6 +159,9 @@ VALUES: Final[dict[str, Any]] = {
     "weak": False,
     "failed": 1,
     "nothing": b"",
+    "digest": "d",
+    "unless_done": True,
+    "waited": 0,
     "ahead": START + timedelta(seconds=MAX_AHEAD),
 }
 

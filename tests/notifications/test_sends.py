@@ -288,6 +288,21 @@ async def test_event_of_an_earlier_send_takes_no_key(more: dict[str, Any], tmp_p
         assert (["failed"], ["done", "done"]) == (shop.heard, await shop.states())
 
 
+@pytest.mark.parametrize("word", [ENDED, UNDER_WAY])
+async def test_copies_of_one_event_cost_neither_rows_nor_queries(word: int, tmp_path: Path) -> None:
+    """While an event waits for a query, the inbox keeps no more copies of it than there were sends."""
+    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY) as shop:
+        shop.say("SBX_ODD")
+        for _ in range(10):
+            await shop.told(word)
+        await shop.later(QUARANTINE)
+        for _ in range(10):
+            await shop.told(word)
+
+        most = 2 if word == ENDED else 1
+        assert (["pending"] * most, 1) == (await shop.states(), shop.queries)
+
+
 async def test_genuine_event_is_asked_about_for_days(tmp_path: Path) -> None:
     """Unlike a hint, a signed event is not given up after an hour: its write may still be under way."""
     async with sending(tmp_path, REFUND, ENDED, UNDER_WAY) as shop:

@@ -142,7 +142,11 @@ class InboxMachine(RuleBasedStateMachine):
         """What was confirmed has a key of its own."""
         claim = self._one_of(data)
         event = self._held(claim)
-        free = event and not any(other.key == key for other in self._model if other is not event)
+        free = event and not any(
+            other.state not in {"held", "superseded"} or other.digest == event.digest
+            for other in self._model
+            if other.key == key and other is not event
+        )
         if event and free:
             event.key = key
 
@@ -161,20 +165,22 @@ class InboxMachine(RuleBasedStateMachine):
                 for each in held:
                     each.end("superseded", each.reason, self._clock.now)
             unseen = [each for each in held if not each.attempts]
-            if state == "held" and unseen:
+            if state == "held" and unseen and not self._others(event, {"pending", "leased", "done"}):
                 unseen[0].end("pending", "", self._clock.now)
 
         assert bool(event) == self._done(self._inbox.finish(claim, state, "why", seconds))
 
-    @rule(number=st.integers(1, 5))
-    def replay(self, number: int) -> None:
-        """A person wants an event dispatched again."""
+    @rule(number=st.integers(1, 5), unless_done=st.booleans())
+    def replay(self, number: int, *, unless_done: bool) -> None:
+        """A person wants an event dispatched again, or all events of a state."""
+        barring: set[State] = {"pending", "leased", "done"} if unless_done else {"pending", "leased"}
         found = [event for event in self._model if event.id == number and event.state in REPLAYABLE]
+        found = [event for event in found if not self._others(event, barring)]
         for event in found:
             event.end("pending", "", self._clock.now)
             event.attempts = event.failures = 0
 
-        assert bool(found) == self._done(self._inbox.replay(number))
+        assert bool(found) == self._done(self._inbox.replay(number, unless_done=unless_done))
 
     @rule(seconds=SECONDS)
     def forget(self, seconds: int) -> None:
@@ -193,6 +199,10 @@ class InboxMachine(RuleBasedStateMachine):
 
         assert [facts(e) for e in self._model] == [facts(e) for e in found]
         assert min(due, default=None) == self._done(self._inbox.next_due())
+
+    def _others(self, event: Modelled, states: set[State]) -> list[Modelled]:
+        """Return the other events of its key that have one of the states."""
+        return [each for each in self._model if each.key == event.key and each.state in states and each != event]
 
     def _one_of(self, data: st.DataObject) -> Claim:
         return data.draw(st.sampled_from(self._claims))

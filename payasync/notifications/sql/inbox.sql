@@ -1,7 +1,13 @@
 -- The statements of an inbox. SQLite takes the row locks for comments, and `to_psycopg` adapts the rest.
 
 -- name: same_key
-SELECT id, digest, state, attempts FROM payasync_events WHERE key = :key ORDER BY id;
+-- Also the same verified events that gave up the key for `key:id`, and wait for a query. The range is for the index:
+-- in any collation it has each of them.
+SELECT id, digest, state, attempts, sends, key = :key AS has_key FROM payasync_events
+WHERE key = :key OR (
+    key BETWEEN :key || ':' || '0' AND :key || ':' || '99999999999999999999'
+    AND key = :key || ':' || id AND digest = :digest AND verified AND due IS NOT NULL)
+ORDER BY id;
 
 -- name: add
 INSERT INTO payasync_events
@@ -55,7 +61,10 @@ RETURNING id;
 UPDATE payasync_events SET state = 'pending', reason = '', due = :now, since = :now WHERE id = (
     SELECT min(other.id) FROM payasync_events AS event JOIN payasync_events AS other ON other.key = event.key
     WHERE event.id = :id AND other.id <> :id AND other.state = 'held' AND other.attempts = 0
-    AND substr(other.key, 1, 5) <> 'held:')
+    AND substr(other.key, 1, 5) <> 'held:'
+    AND NOT EXISTS (
+        SELECT 1 FROM payasync_events AS third
+        WHERE third.key = event.key AND third.state IN ('pending', 'leased', 'done')))
 RETURNING id;
 
 -- name: rename
@@ -69,7 +78,11 @@ RETURNING id;
 -- name: replay
 UPDATE payasync_events
 SET state = 'pending', attempts = 0, failures = 0, reason = '', due = :now, since = :now
-WHERE id = :id AND state IN ('dead', 'parked', 'held') RETURNING id;
+WHERE id = :id AND state IN ('dead', 'parked', 'held')
+AND NOT EXISTS (
+    SELECT 1 FROM payasync_events AS other WHERE other.key = payasync_events.key
+    AND (other.state IN ('pending', 'leased') OR (:unless_done AND other.state = 'done')))
+RETURNING id;
 
 -- name: next_due
 SELECT min(due) AS due FROM payasync_events WHERE due IS NOT NULL;
