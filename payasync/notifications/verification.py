@@ -22,10 +22,9 @@ from payasync.errors import (
     InvalidArgumentError,
     InvalidSignatureError,
     PayasyncError,
-    clean,
     frameless,
 )
-from payasync.evidence.comparison import COMPARED_NAMES, comparison_of, is_merchant, named_merchants
+from payasync.evidence.comparison import COMPARED_NAMES, comparison_of, find_another, named_merchants
 from payasync.middleware.verify import hidden_field, is_signed_by_any, read_as_signed, refused_field, service_keys
 from payasync.notifications.notification import (
     HELD,
@@ -387,11 +386,8 @@ class Verification:
     def _bind(self, notification: Notification, late: InvalidSignatureError | None) -> Examined:
         """Return a genuine notification as one of this merchant, as a hint, or as one to hold."""
         named = list(named_merchants(self.profile, notification.document, notification.data))
-        for path, value in named:
-            if not is_merchant(value, self.credentials.merchant_id):
-                mine = self.credentials.merchant_id
-                error = _error(path, f"is {clean(repr(value))}, expected {mine!r}: it is another merchant's")
-                return Examined(_hold(notification, OF_ANOTHER), error)
+        if another := find_another(named, self.credentials.merchant_id):
+            return Examined(_hold(notification, OF_ANOTHER), _error(*another))
         verified = bool(named) or not self.shared
         notification = with_facts(notification, verified=verified)
         return Examined(_hold(notification) if late else notification, late, late=late is not None)
