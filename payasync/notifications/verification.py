@@ -46,7 +46,7 @@ from payasync.profile import signed_fields
 from payasync.profile.consistency import check_keys
 from payasync.profile.profile import Profile
 from payasync.profile.schema import STANDARD_WEBHOOKS, NotificationShape, SignedHeader
-from payasync.profile.signed_fields import join_path, notification_coverage
+from payasync.profile.signed_fields import join_path, key_owner, notification_coverage, signs_merchant
 from payasync.profile.wire_names import COMPARED
 from payasync.settings import invalid_setting, not_configured
 from payasync.signing.schemes import Keyed, SignatureScheme, SortedPairs
@@ -426,6 +426,11 @@ class CustomVerification(Verification):
             raise invalid_setting("verifier", f"{rule}: what it returns is not awaited, and nothing would ever verify")
 
     @property
+    def shared(self) -> bool:
+        """Whether the profile says that the key is that of all merchants."""
+        return key_owner(self.profile) == ("shared", True)
+
+    @property
     def checks(self) -> str:
         """What is checked, in words."""
         return "whatever the verifier checks"
@@ -469,11 +474,10 @@ class KeyedVerification(Verification):
 
     @property
     def shared(self) -> bool:
-        """Whether the key is that of all merchants, as `signature.service_key` says, or as this process shows."""
-        scheme = self.profile.scheme
-        given, assumed = getattr(scheme, "service_key", ""), getattr(scheme, "symmetric", True) is False
-        standard = self.profile.notification.verification == "standard-webhooks"
-        return given == "shared" or (not given and ((assumed and not standard) or shares_keys(self.credentials)))
+        """Whether the key is that of all merchants, as the profile or this process shows; not if a header names one."""
+        whose, is_given = key_owner(self.profile)
+        shared = whose == "shared" or (not is_given and shares_keys(self.credentials))
+        return shared and not signs_merchant(self.profile.notification)
 
     @property
     def timed(self) -> bool:
@@ -519,11 +523,6 @@ class HeaderVerification(KeyedVerification):
     def __attrs_post_init__(self) -> None:
         for key in self.keys:
             self.scheme.verify_text(b"", "", key=key)  # raises for a key that it cannot use
-
-    @property
-    def shared(self) -> bool:
-        """Whether the key is that of all merchants, and the signed text does not name one."""
-        return "{merchant_id}" not in self.profile.notification.headers.text and super().shared
 
     def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> InvalidSignatureError | None:
         """Check the signature, and the time if a header has it."""

@@ -993,6 +993,17 @@ def test_field_with_another_name_that_is_hidden_in_a_text(fields: dict[str, Any]
     assert "could have hidden cents there" in str(refusal(hidden, profile, SHARED_KEYS, None))
 
 
+def test_merchant_that_is_hidden_beside_the_envelope() -> None:
+    """A merchant may be named beside the envelope, so a text there must not hide one."""
+    shape = evolve(SHAPE, data="payload", signature="sign", time="time", kind="name", merchant_id=None)
+    profile = evolve(BODY, notification=shape, signature=evolve(SCHEME, nested="json"))
+    text = f'body=x&merchantId=M2&name=SHUT&payload={{"no":"7","state":"SHUT"}}&time={NOW}'
+    payload = {"no": "7", "state": "SHUT"}
+    hidden = {"body": "x&merchantId=M2", "name": "SHUT", "payload": payload, "time": NOW}
+
+    assert "could have hidden merchantId there" in str(refusal({**hidden, "sign": hmac_sha256(text, KEY)}, profile))
+
+
 def test_what_may_be_hidden_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A receiver finds the names that a text could hide once, and only if a text holds the separator."""
     comparison_of = Mock(side_effect=match.comparison_of)
