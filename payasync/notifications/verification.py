@@ -42,6 +42,13 @@ from payasync.notifications.notification import (
     unreadable,
     with_facts,
 )
+from payasync.notifications.transitions import (
+    hold_another,
+    hold_incomplete,
+    hold_refund,
+    hold_several,
+    hold_two_kinds,
+)
 from payasync.profile import signed_fields
 from payasync.profile.consistency import check_keys
 from payasync.profile.profile import Profile
@@ -56,6 +63,9 @@ from payasync.strict_json import ABSENT, at, loads_leniently
 MISMATCH: Final = "the body is not the one that was signed, or the key is wrong"
 """The possible causes of a wrong signature."""
 NOT_OF_THE_BODY: Final = f"is not valid for the body with any of the keys: {MISMATCH}"
+
+NOT_A_TIME: Final = "is not a time: neither ISO 8601 with an offset, nor a number"
+"""Why a genuine notification is held that has no readable time. It is not late: it would come again like that."""
 
 UNPACKED: Final = ". If the service signs the gzip, use web.Application(handler_args={'auto_decompress': False})"
 """Added to the reason if the header says gzip, and the body is none: then aiohttp has unpacked it."""
@@ -80,7 +90,7 @@ def late_error(field: str, sent: float, now: float, tolerance: float) -> Invalid
 def _check_time(field: str, value: object, shape: NotificationShape, now: float) -> InvalidSignatureError | None:
     sent = parse_time(value, shape.zone)
     if sent is None:
-        return _error(field, "is not a time: neither ISO 8601 with an offset, nor a number")
+        return _error(field, NOT_A_TIME)
     return late_error(field, sent, now, shape.tolerance)
 
 
@@ -288,6 +298,10 @@ def _hold(notification: Notification, prefix: str = HELD) -> Notification:
     return with_facts(notification, dedup_key=prefix + notification.dedup_key)
 
 
+def _is_late(error: InvalidSignatureError | None) -> bool:
+    return error is not None and error.reason != NOT_A_TIME
+
+
 class Examined(NamedTuple):
     """A notification that may be stored.
 
@@ -330,23 +344,6 @@ class Verification:
         """What is checked, in words."""
         return "nothing"
 
-    def verify(
-        self, raw: Raw, headers: Headers, *, now: float, kind: str | None = None, max_bytes: int = MAX_BYTES
-    ) -> Notification:
-        """Return a notification that passes, as the function `verify` does.
-
-        Args:
-            raw: The body's bytes.
-            headers: A mapping, or pairs.
-            now: Seconds since 1970.
-            kind: The kind that its address says.
-            max_bytes: The greatest length of the body.
-        """
-        examined = self.examine(raw, headers, now=now, kind=kind, max_bytes=max_bytes, by_address=True)
-        if examined.held is not None:
-            raise examined.held
-        return examined.notification
-
     def examine(
         self,
         raw: Raw,
@@ -359,7 +356,8 @@ class Verification:
     ) -> Examined:
         """Return a notification that passes, or that is genuine and must be held. Another one raises an error.
 
-        The arguments are those of `verify`. With `by_address`, the address alone may say the kind of a genuine one.
+        The arguments are those of `verify`; `now` is in seconds since 1970. With `by_address`, the address alone may
+        say the kind of a genuine one.
         """
         body, received = copy_body(raw, max_bytes), read_headers(headers)
         arrived = datetime.fromtimestamp(now, UTC)
@@ -380,7 +378,7 @@ class Verification:
         except InvalidArgumentError as error:
             routed = None if error.field == "kind" else kind
             unread = with_facts(unreadable(body, received, routed, arrived), verified=not self.shared)
-            return Examined(_hold(unread), error, late=late is not None)
+            return Examined(_hold(unread), error, late=_is_late(late))
         return self._bind(notification, late)
 
     def _bind(self, notification: Notification, late: InvalidSignatureError | None) -> Examined:
@@ -390,7 +388,7 @@ class Verification:
             return Examined(_hold(notification, OF_ANOTHER), _error(*another))
         verified = bool(named) or not self.shared
         notification = with_facts(notification, verified=verified)
-        return Examined(_hold(notification) if late else notification, late, late=late is not None)
+        return Examined(_hold(notification) if late else notification, late, late=_is_late(late))
 
     def _check_packed(
         self, body: bytes, headers: CIMultiDict[str], now: float, max_bytes: int
@@ -496,8 +494,9 @@ class KeyedVerification(Verification):
         return f"{what}, by {len(self.keys)} of your keys{window}"
 
     def _check_origin(self, field: str, document: object) -> None:
-        """Check that a document is not a request that is sent back."""
-        if self.service_paths is not None and not is_made_by_service(self.profile, self.service_paths, document):
+        """Check that a document is not a request that is sent back. Only an object can be one."""
+        paths = self.service_paths if isinstance(document, dict) else None
+        if paths is not None and not is_made_by_service(self.profile, paths, document):
             raise _error(field, SENT_BACK)
 
 
@@ -581,10 +580,6 @@ class BodyVerification(KeyedVerification):
         named = (path for operation in OPERATIONS for path in comparison_of(operation, self.profile).paths)
         return frozenset({*COMPARED_NAMES, *(path for path in given if path), *named})
 
-    def _names_read(self, document: object) -> frozenset[str]:
-        """Return the signed fields of a notification that payasync reads."""
-        return signed_fields.names_read_in_notifications(self.profile, self._compared, document)
-
     @property
     def checks(self) -> str:
         """What is checked, in words."""
@@ -608,7 +603,10 @@ class BodyVerification(KeyedVerification):
             if why := refused_field(self.scheme, signed, above, name):
                 raise _error(field, f"cannot be checked: {why}")
             raise _error(field, f"is not valid for its object with any of the keys: {MISMATCH}")
-        if doubt := hidden_field(self.scheme, signed, above, name, partial(self._names_read, document)):
+        read = signed_fields.names_read_in_notifications
+        if doubt := hidden_field(
+            self.scheme, signed, above, name, lambda: read(self.profile, self._compared, document)
+        ):
             raise _error(field, f"proves nothing: {doubt}")
         self._check_origin(field, document)
         return _check_time(shape.time, at(document, shape.time), shape, now) if shape.time else None
@@ -626,30 +624,49 @@ def verify(
     clock: Callable[[], float] = time.time,
     max_bytes: int = MAX_BYTES,
 ) -> Notification:
-    """Return a notification that the service has signed: `verified` is `True`.
+    """Return a notification that the service has signed, and that no receiver would hold before it asks `expect`.
 
-    If the profile says that notifications are not signed (`verification = "none"`) and no `verifier` is given,
-    `verified` stays `False`: the notification is only a hint.
+    If `verified` is `True`, the service has sent it to this merchant. If it is `False`, the notification is only a
+    hint, for one of two reasons: the profile says that notifications are not signed (`verification = "none"`), and no
+    `verifier` is given. Or all merchants share the key, and nothing that is signed names the merchant.
 
     Args:
         raw: The body's bytes, as they were received.
         headers: A mapping, or pairs; names in any case.
         profile: What the service does.
         credentials: Its `service_keys` or `notification_keys` verify.
-        kind: `payment`, `refund` or `subscription`, if the address at which it arrived says so.
+        kind: `payment`, `refund` or `subscription`, if the address at which it arrived says so. It decides if neither
+            an event nor a field tells the kind.
         verifier: Verifies in the profile's place. It gets body and headers, and must return `True`.
         clock: A function that returns seconds since 1970, to check signed times.
         max_bytes: The greatest length of the body.
 
     Raises:
-        InvalidSignatureError: It is not from the service, or too old, or from the future.
-        InvalidArgumentError: It is no notification at all; as `parse` raises it.
+        InvalidSignatureError: It is not from the service, or too old, or from the future, or another merchant's.
+        InvalidArgumentError: It is no notification at all, as `parse` raises it. Or it lacks the payload or a number,
+            differs from `notification.must`, or contradicts itself.
         NotConfiguredError: The profile does not say how notifications are signed.
         ConfigurationError: No key can verify it, a key is unusable, or the signature does not cover what would be
             believed. Or a request that is sent back would pass for a notification.
     """
     verification = verification_of(profile, credentials, verifier)
-    return verification.verify(raw, headers, kind=kind, now=clock(), max_bytes=max_bytes)
+    now = clock()
+    found, held, _ = verification.examine(raw, headers, now=now, kind=kind, max_bytes=max_bytes, by_address=True)
+    if held is not None:
+        raise held
+    if why := find_hold(found, verification):
+        words, rule = f"the notification cannot be used: {why}", "one that no receiver would hold"
+        raise InvalidArgumentError(words, field="notification", rule=rule)
+    return found
+
+
+def find_hold(found: Notification, verification: Verification) -> str:
+    """Return why a receiver holds a notification after it was stored; empty if it does not, or if nobody signed it."""
+    if not verification.proves:
+        return ""
+    another = partial(hold_another, merchant_id=verification.credentials.merchant_id)
+    holds = (hold_several, hold_two_kinds, hold_refund, hold_incomplete, *([another] if found.verified else ()))
+    return next((held.reason for hold in holds if (held := hold(found, profile=verification.profile))), "")
 
 
 def verification_of(profile: Profile, credentials: Credentials, verifier: Verifier | None = None) -> Verification:
