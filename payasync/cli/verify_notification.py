@@ -226,7 +226,7 @@ def examine(
         found, held, late = verification.examine(message.body, message.headers, now=now, kind=routed, max_bytes=LONGEST)
     except (InvalidSignatureError, InvalidArgumentError) as error:
         return Finding("not genuine", explain(error), facts, _hint(message, verification.profile, error))
-    if why := explain(held) if held else find_hold(found, verification):
+    if verification.proves and (why := explain(held) if held else find_hold(found, verification)):
         sent = dict(facts).get("Sent", "")
         hint = f"to check it as of that time, add --at {sent}" if late and sent.endswith("Z") else ""
         return Finding("genuine, but held", why, facts, hint)

@@ -203,6 +203,8 @@ class Receiver:
         self._pace: Final = pace
         self._handlers: Final[list[Handler]] = []
         sends = Sends(verification.profile, credentials.merchant_id, session.journal if session else None)
+        limiter = QueryLimiter(pace.clock, max(concurrency // 2, 1))
+        confirmer = Confirmer(inbox, verification.profile, limiter, sends, pace.clock, timed=verification.timed)
         self._worker: Final = Worker(
             inbox=inbox,
             merchant_id=credentials.merchant_id,
@@ -211,14 +213,7 @@ class Receiver:
             expect=expect,
             limits=self._limits,
             pace=pace,
-            confirmer=Confirmer(
-                inbox,
-                verification.profile,
-                QueryLimiter(pace.clock, max(concurrency // 2, 1)),
-                sends,
-                pace.clock,
-                timed=verification.timed,
-            ),
+            confirmer=confirmer,
         )
         self._current: Dispatcher | None = None
         self._ingest: Final = Ingest(

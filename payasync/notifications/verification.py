@@ -42,13 +42,7 @@ from payasync.notifications.notification import (
     unreadable,
     with_facts,
 )
-from payasync.notifications.transitions import (
-    hold_another,
-    hold_incomplete,
-    hold_refund,
-    hold_several,
-    hold_two_kinds,
-)
+from payasync.notifications.transitions import hold_another, hold_incomplete, hold_refund, hold_several, hold_two_kinds
 from payasync.profile import signed_fields
 from payasync.profile.consistency import check_keys
 from payasync.profile.profile import Profile
@@ -243,6 +237,8 @@ def _list_believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
 def is_made_by_service(profile: Profile, service_paths: frozenset[str], document: object) -> bool:
     """Return whether a document has what no request has: a known event, a time, a telling field, or a known state.
 
+    A document that is no object cannot be a request either.
+
     Args:
         profile: Lists the events and the states.
         service_paths: The paths that count, as `check_sent_back` returns them.
@@ -250,7 +246,8 @@ def is_made_by_service(profile: Profile, service_paths: frozenset[str], document
     """
     shape = profile.notification
     events = [name for names in shape.kinds.values() for name in names]
-    if shape.kind_path in service_paths and at(document, shape.kind_path) in events:
+    told = shape.kind_path in service_paths and at(document, shape.kind_path) in events
+    if told or not isinstance(document, dict):
         return True
     times = service_paths.intersection((shape.time, shape.event_time))
     if any(parse_time(at(document, path), shape.zone) is not None for path in times):
@@ -331,8 +328,8 @@ class Verification:
 
     @property
     def shared(self) -> bool:
-        """Whether a signature is that of any merchant of the service, unless what it covers names one."""
-        return False
+        """Whether a signature may be that of any merchant, unless what it covers names one. The profile must say so."""
+        return key_owner(self.profile) == ("shared", True)
 
     @property
     def timed(self) -> bool:
@@ -386,8 +383,7 @@ class Verification:
         named = list(named_merchants(self.profile, notification.document, notification.data))
         if another := find_another(named, self.credentials.merchant_id):
             return Examined(_hold(notification, OF_ANOTHER), _error(*another))
-        verified = bool(named) or not self.shared
-        notification = with_facts(notification, verified=verified)
+        notification = with_facts(notification, verified=bool(named) or not self.shared)
         return Examined(_hold(notification) if late else notification, late, late=_is_late(late))
 
     def _check_packed(
@@ -424,11 +420,6 @@ class CustomVerification(Verification):
             raise invalid_setting("verifier", f"{rule}: what it returns is not awaited, and nothing would ever verify")
 
     @property
-    def shared(self) -> bool:
-        """Whether the profile says that the key is that of all merchants."""
-        return key_owner(self.profile) == ("shared", True)
-
-    @property
     def checks(self) -> str:
         """What is checked, in words."""
         return "whatever the verifier checks"
@@ -450,8 +441,6 @@ receiving: Final = WeakKeyDictionary[object, Credentials]()
 
 def shares_keys(mine: Credentials) -> bool:
     """Return whether an open receiver of another merchant has one of these keys."""
-    if len(receiving) < 2:  # noqa: PLR2004 - this one, and another
-        return False
     keys = {mine.signing_key, *mine.service_keys, *mine.notification_keys} - {None}
     others = [each for each in list(receiving.values()) if each.merchant_id != mine.merchant_id]
     return any(not keys.isdisjoint((each.signing_key, *each.service_keys, *each.notification_keys)) for each in others)
@@ -494,9 +483,8 @@ class KeyedVerification(Verification):
         return f"{what}, by {len(self.keys)} of your keys{window}"
 
     def _check_origin(self, field: str, document: object) -> None:
-        """Check that a document is not a request that is sent back. Only an object can be one."""
-        paths = self.service_paths if isinstance(document, dict) else None
-        if paths is not None and not is_made_by_service(self.profile, paths, document):
+        """Check that a document is not a request that is sent back."""
+        if self.service_paths is not None and not is_made_by_service(self.profile, self.service_paths, document):
             raise _error(field, SENT_BACK)
 
 
@@ -603,10 +591,8 @@ class BodyVerification(KeyedVerification):
             if why := refused_field(self.scheme, signed, above, name):
                 raise _error(field, f"cannot be checked: {why}")
             raise _error(field, f"is not valid for its object with any of the keys: {MISMATCH}")
-        read = signed_fields.names_read_in_notifications
-        if doubt := hidden_field(
-            self.scheme, signed, above, name, lambda: read(self.profile, self._compared, document)
-        ):
+        read = partial(signed_fields.names_read_in_notifications, self.profile)
+        if doubt := hidden_field(self.scheme, signed, above, name, lambda: read(self._compared, document)):
             raise _error(field, f"proves nothing: {doubt}")
         self._check_origin(field, document)
         return _check_time(shape.time, at(document, shape.time), shape, now) if shape.time else None
@@ -654,16 +640,14 @@ def verify(
     found, held, _ = verification.examine(raw, headers, now=now, kind=kind, max_bytes=max_bytes, by_address=True)
     if held is not None:
         raise held
-    if why := find_hold(found, verification):
+    if verification.proves and (why := find_hold(found, verification)):
         words, rule = f"the notification cannot be used: {why}", "one that no receiver would hold"
         raise InvalidArgumentError(words, field="notification", rule=rule)
     return found
 
 
 def find_hold(found: Notification, verification: Verification) -> str:
-    """Return why a receiver holds a notification after it was stored; empty if it does not, or if nobody signed it."""
-    if not verification.proves:
-        return ""
+    """Return why a receiver holds a genuine notification after it was stored; empty if it does not."""
     another = partial(hold_another, merchant_id=verification.credentials.merchant_id)
     holds = (hold_several, hold_two_kinds, hold_refund, hold_incomplete, *([another] if found.verified else ()))
     return next((held.reason for hold in holds if (held := hold(found, profile=verification.profile))), "")

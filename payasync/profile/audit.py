@@ -182,9 +182,8 @@ def _signature_points(profile: "Profile") -> Iterator[Point]:
             point = _point(f"signature.{option}", getattr(scheme, option), getattr(usual, option), question)
             yield evolve(point, needed_by=needed_by)
     whose, is_given = key_owner(profile)
-    status: Status = "answered" if is_given else "assumed"
     means = f"shared or merchant: whose the key that verifies is{_FOLLOWS.get(whose, '')}"
-    yield Point("signature.service_key", status, (), whose or None, means)
+    yield Point("signature.service_key", "answered" if is_given else "assumed", (), whose or None, means)
     if isinstance(scheme, Template):
         yield Point("signature.text", "answered", needed_by, scheme.text, "the text that is signed")
 

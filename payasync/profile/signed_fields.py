@@ -301,13 +301,11 @@ def key_owner(profile: "Profile") -> tuple[str, bool]:
         `shared` by all merchants, this `merchant`'s, or empty if the algorithm is open; and `True` if it is given.
     """
     scheme: Any = profile.scheme
-    if given := getattr(scheme, "service_key", ""):
-        return given, True
-    if profile.notification.verification == "standard-webhooks":  # its keys are symmetric, whatever signs requests
-        return "merchant", False
-    if not getattr(scheme, "algorithm", scheme):
-        return "", False
-    return "merchant" if getattr(scheme, "symmetric", True) else "shared", False
+    given, is_webhook = getattr(scheme, "service_key", ""), profile.notification.verification == "standard-webhooks"
+    if given or not (is_webhook or getattr(scheme, "algorithm", scheme)):
+        return given, bool(given)
+    # The keys of Standard Webhooks are symmetric, whatever signs requests.
+    return "merchant" if is_webhook or getattr(scheme, "symmetric", True) else "shared", False
 
 
 def tell_paths(shape: "NotificationShape") -> list[str]:

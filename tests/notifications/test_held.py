@@ -273,9 +273,9 @@ async def test_receiver_that_cannot_be_made_shares_no_key(tmp_path: Path) -> Non
     """A receiver whose settings are refused does not count as one that has the key."""
     others = evolve(CREDENTIALS, merchant_id="M2")
     async with opened(tmp_path) as shop:
-        settings: dict[str, Any] = {"inbox": SqliteInbox(tmp_path / "other.db"), "credentials": others}
+        settings: dict[str, Any] = {"inbox": SqliteInbox(tmp_path / "other.db"), "on_refused": "no function"}
         with pytest.raises(ConfigurationError) as refused:
-            Receiver(profile=SIGNED, on_refused=lambda: None, **settings)
+            Receiver(profile=SIGNED, credentials=others, **settings)
         await settings["inbox"].aclose()
         await shop.take()
 

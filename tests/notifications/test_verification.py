@@ -300,7 +300,7 @@ def test_nothing_is_returned_that_a_receiver_would_hold(document: object, words:
 def test_shared_key_proves_no_merchant(*, named: bool) -> None:
     """With a key of all merchants, only a notification that names the merchant is verified; another one is a hint."""
     shared = evolve(BODY, signature=evolve(SCHEME, service_key="shared"))
-    document = {"data": signed(**({"merchantId": "M1"} if named else {}))}
+    document = {"data": signed({**DATA, "merchantId": "M1"} if named else DATA)}
     found = verify(
         json.dumps(document).encode(), {}, profile=shared, credentials=CREDENTIALS, kind="payment", clock=lambda: NOW
     )
