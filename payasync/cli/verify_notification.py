@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from typing import Final, Literal, Self
 from urllib.parse import unquote
 
@@ -19,8 +18,7 @@ from payasync.credentials import Credentials
 from payasync.errors import InvalidArgumentError, InvalidSignatureError, PayasyncError, plain
 from payasync.notifications.ingest import explain
 from payasync.notifications.notification import Headers, Notification, parse
-from payasync.notifications.transitions import hold_another, hold_incomplete, hold_refund, hold_several, hold_two_kinds
-from payasync.notifications.verification import MISMATCH, Verification, verification_of
+from payasync.notifications.verification import MISMATCH, Verification, find_hold, verification_of
 from payasync.notifications.web_adapters import kind_of_path
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
@@ -228,7 +226,7 @@ def examine(
         found, held, late = verification.examine(message.body, message.headers, now=now, kind=routed, max_bytes=LONGEST)
     except (InvalidSignatureError, InvalidArgumentError) as error:
         return Finding("not genuine", explain(error), facts, _hint(message, verification.profile, error))
-    if verification.proves and (why := explain(held) if held else _find_hold(found, verification)):
+    if verification.proves and (why := explain(held) if held else find_hold(found, verification)):
         sent = dict(facts).get("Sent", "")
         hint = f"to check it as of that time, add --at {sent}" if late and sent.endswith("Z") else ""
         return Finding("genuine, but held", why, facts, hint)
@@ -240,14 +238,6 @@ def examine(
         else 'the profile says that notifications are not signed (notification.verification = "none")'
     )
     return Finding("cannot tell", f"{unsigned}: it is only a hint; query the service to confirm it", facts)
-
-
-def _find_hold(genuine: Notification, verification: Verification) -> str:
-    """Return why a receiver holds a genuine notification after it was stored; empty if it does not."""
-    another = partial(hold_another, merchant_id=verification.credentials.merchant_id)
-    holds = (hold_several, hold_two_kinds, hold_refund, hold_incomplete, *([another] if genuine.verified else ()))
-    found = (hold(genuine, profile=verification.profile) for hold in holds)
-    return next((held.reason for held in found if held), "")
 
 
 def read(body: bytes, headers: Headers, profile: Profile, kind: str | None) -> Notification | None:

@@ -299,9 +299,14 @@ def named_merchants(profile: "Profile", document: object, data: object) -> Itera
                 yield path, named
 
 
-def is_merchant(named: object, merchant_id: str) -> bool:
-    """Return whether a value names a merchant. The service may write the number of a merchant as an integer."""
-    return not _is_another(merchant_id, named)
+def find_another(named: Iterable[tuple[str, object]], merchant_id: str) -> tuple[str, str] | None:
+    """Return the path of another merchant than this one, and words; `None` if no other one is named.
+
+    The service may write the number of a merchant as an integer.
+    """
+    words = f"expected {merchant_id!r}: it is another merchant's"
+    others = ((path, value) for path, value in named if _is_another(merchant_id, value))
+    return next(((path, f"is {clean(repr(value))}, {words}") for path, value in others), None)
 
 
 def _uncompared(profile: "Profile", operation: Operation) -> Iterable[tuple[str, str]]:

@@ -362,7 +362,8 @@ def read_document(
     data = at(read, shape.data, read)
     name = headers.get(shape.kind_header) if shape.kind_header else at(document, shape.kind, None)
     event = name if isinstance(name, str) else None
-    found = _find_kind(shape, event, data, kind, signed=signed)
+    hidden = signed and not _covers_event(shape, coverage) and any(shape.kinds.values())
+    found = _find_kind(shape, event, data, kind, signed=signed, is_name_unsigned=hidden)
     paths = own_number_paths(shape, found)
     if identity is None:
         covered = coverage.normalize(read_as_signed(body, document, profile.scheme)) if coverage else document
@@ -401,7 +402,7 @@ def _covers_event(shape: NotificationShape, coverage: SignedFields | None) -> bo
 
 
 def _find_kind(
-    shape: NotificationShape, event: str | None, data: Any, routed: str | None, *, signed: bool
+    shape: NotificationShape, event: str | None, data: Any, routed: str | None, *, signed: bool, is_name_unsigned: bool
 ) -> Kind | None:
     """Return the kind.
 
@@ -423,6 +424,9 @@ def _find_kind(
     elif signed and not by_field and kind is None and ((shape.kind and event is None) or by_address in shape.tells):
         rule = "the kind that an event or a field tells"
         why = f"lacks {shape.kind or shape.tells[by_address or 'payment']}, which tells its kind"
+    elif is_name_unsigned and not by_field and not (kind or by_address):
+        rule = "the kind that an event or an address tells"
+        why = f"has no kind: only {shape.kind}, which is not signed, could tell it"
     else:
         return kind or by_address
     raise InvalidArgumentError(f"kind: the notification {why}", field="kind", rule=rule)
@@ -503,7 +507,7 @@ def number_at(data: Any, path: str) -> str | None:
 
 def is_identifier(value: object) -> bool:
     """Return whether a value can identify something: an integer, or a text that is not blank."""
-    return bool(value.strip()) if isinstance(value, str) else type(value) is int
+    return bool(value.strip()) if isinstance(value, str) else isinstance(value, int) and not isinstance(value, bool)
 
 
 def _error(field: str, rule: str, what: str) -> InvalidArgumentError:
@@ -564,7 +568,7 @@ def webhook_id(shape: NotificationShape, headers: Mapping[str, str]) -> str | No
 
 def build_key(prefix: str, values: list[str | int]) -> str:
     """Return the key of values that together identify an event."""
-    return _shorten_key(prefix, _canonical_json(values))
+    return _shorten_key(prefix, _canonical_json(_without(values, frozenset(), ())))
 
 
 def _shorten_key(prefix: str, name: str) -> str:

@@ -34,6 +34,7 @@ from payasync.notifications.worker import (
 )
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, Kind
+from payasync.profile.signed_fields import key_owner
 from payasync.session import Session
 from payasync.settings import Pace, check_function, check_types, invalid_setting, is_number, must_be
 from payasync.wire.validators import invalid_argument
@@ -190,9 +191,6 @@ class Receiver:
         _check_type("inbox", inbox, right=hasattr(inbox, "claim") and not isinstance(inbox, type))
         profile, credentials = _choose_service(session, profile, credentials)
         verification = verification_of(profile, credentials, verifier)
-        if verification.shared and not getattr(profile.scheme, "service_key", ""):
-            log(logger, logging.WARNING, "notification.key_assumed_shared", SHARED)
-        receiving[self] = credentials
         if session is None and not verification.proves:
             why = "is missing: the profile says that notifications are not signed, so each must be confirmed by a query"
             raise invalid_setting("session", f"{why}. Give Receiver(session=...)")
@@ -205,6 +203,8 @@ class Receiver:
         self._pace: Final = pace
         self._handlers: Final[list[Handler]] = []
         sends = Sends(verification.profile, credentials.merchant_id, session.journal if session else None)
+        limiter = QueryLimiter(pace.clock, max(concurrency // 2, 1))
+        confirmer = Confirmer(inbox, verification.profile, limiter, sends, pace.clock)
         self._worker: Final = Worker(
             inbox=inbox,
             merchant_id=credentials.merchant_id,
@@ -214,13 +214,7 @@ class Receiver:
             expect=expect,
             limits=self._limits,
             pace=pace,
-            confirmer=Confirmer(
-                inbox,
-                verification.profile,
-                QueryLimiter(pace.clock, max(concurrency // 2, 1)),
-                sends,
-                pace.clock,
-            ),
+            confirmer=confirmer,
         )
         self._current: Dispatcher | None = None
         self._ingest: Final = Ingest(
@@ -234,6 +228,9 @@ class Receiver:
             sends=sends,
         )
         self.asgi: Final = AsgiApplication(self, max_bytes)
+        receiving[self] = credentials  # last: nothing fails after it
+        if verification.shared and not key_owner(profile)[1]:
+            log(logger, logging.WARNING, "notification.key_assumed_shared", SHARED)
 
     def on(
         self,

@@ -17,7 +17,7 @@ from payasync.errors import (
     clean,
     describe_error,
 )
-from payasync.evidence.comparison import find_breach, is_merchant, named_merchants
+from payasync.evidence.comparison import find_another, find_breach, named_merchants
 from payasync.notifications.inbox import Claim, Inbox, State
 from payasync.notifications.notification import (
     HINT,
@@ -183,9 +183,8 @@ def hold_another(notification: Notification, merchant_id: str, profile: Profile)
     response = notification.confirmed
     if response is not None:  # the session has compared it
         return None
-    for path, named in named_merchants(profile, notification.document, notification.data):
-        if not is_merchant(named, merchant_id):
-            return _hold(path, f"{path} is {clean(repr(named))}, expected {merchant_id!r}: it is another merchant's")
+    if another := find_another(named_merchants(profile, notification.document, notification.data), merchant_id):
+        return _hold(another[0], " ".join(another))
     breach = find_breach(profile.notification.must, notification.data, "notification.must")
     return _hold("notification.must", breach) if breach else None
 

@@ -22,10 +22,9 @@ from payasync.errors import (
     InvalidArgumentError,
     InvalidSignatureError,
     PayasyncError,
-    clean,
     frameless,
 )
-from payasync.evidence.comparison import COMPARED_NAMES, comparison_of, is_merchant, named_merchants
+from payasync.evidence.comparison import COMPARED_NAMES, comparison_of, find_another, named_merchants
 from payasync.middleware.verify import hidden_field, is_signed_by_any, read_as_signed, refused_field, service_keys
 from payasync.notifications.notification import (
     HELD,
@@ -43,11 +42,12 @@ from payasync.notifications.notification import (
     unreadable,
     with_facts,
 )
+from payasync.notifications.transitions import hold_another, hold_incomplete, hold_refund, hold_several, hold_two_kinds
 from payasync.profile import signed_fields
 from payasync.profile.consistency import check_keys
 from payasync.profile.profile import Profile
 from payasync.profile.schema import STANDARD_WEBHOOKS, NotificationShape, SignedHeader
-from payasync.profile.signed_fields import join_path, notification_coverage
+from payasync.profile.signed_fields import join_path, key_owner, notification_coverage, signs_merchant
 from payasync.profile.wire_names import COMPARED
 from payasync.settings import invalid_setting, not_configured
 from payasync.signing.schemes import Keyed, SignatureScheme, SortedPairs
@@ -57,6 +57,9 @@ from payasync.strict_json import ABSENT, at, loads_leniently
 MISMATCH: Final = "the body is not the one that was signed, or the key is wrong"
 """The possible causes of a wrong signature."""
 NOT_OF_THE_BODY: Final = f"is not valid for the body with any of the keys: {MISMATCH}"
+
+NOT_A_TIME: Final = "is not a time: neither ISO 8601 with an offset, nor a number"
+"""Why a genuine notification is held that has no readable time. It is not late: it would come again like that."""
 
 UNPACKED: Final = ". If the service signs the gzip, use web.Application(handler_args={'auto_decompress': False})"
 """Added to the reason if the header says gzip, and the body is none: then aiohttp has unpacked it."""
@@ -81,7 +84,7 @@ def late_error(field: str, sent: float, now: float, tolerance: float) -> Invalid
 def _check_time(field: str, value: object, shape: NotificationShape, now: float) -> InvalidSignatureError | None:
     sent = parse_time(value, shape.zone)
     if sent is None:
-        return _error(field, "is not a time: neither ISO 8601 with an offset, nor a number")
+        return _error(field, NOT_A_TIME)
     return late_error(field, sent, now, shape.tolerance)
 
 
@@ -234,6 +237,8 @@ def _list_believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
 def is_made_by_service(profile: Profile, service_paths: frozenset[str], document: object) -> bool:
     """Return whether a document has what no request has: a known event, a time, a telling field, or a known state.
 
+    A document that is no object cannot be a request either.
+
     Args:
         profile: Lists the events and the states.
         service_paths: The paths that count, as `check_sent_back` returns them.
@@ -241,7 +246,8 @@ def is_made_by_service(profile: Profile, service_paths: frozenset[str], document
     """
     shape = profile.notification
     events = [name for names in shape.kinds.values() for name in names]
-    if shape.kind_path in service_paths and at(document, shape.kind_path) in events:
+    told = shape.kind_path in service_paths and at(document, shape.kind_path) in events
+    if told or not isinstance(document, dict):
         return True
     times = service_paths.intersection((shape.time, shape.event_time))
     if any(parse_time(at(document, path), shape.zone) is not None for path in times):
@@ -289,6 +295,10 @@ def _hold(notification: Notification, prefix: str = HELD) -> Notification:
     return with_facts(notification, dedup_key=prefix + notification.dedup_key)
 
 
+def _is_late(error: InvalidSignatureError | None) -> bool:
+    return error is not None and error.reason != NOT_A_TIME
+
+
 class Examined(NamedTuple):
     """A notification that may be stored.
 
@@ -318,8 +328,8 @@ class Verification:
 
     @property
     def shared(self) -> bool:
-        """Whether a signature is that of any merchant of the service, unless what it covers names one."""
-        return False
+        """Whether a signature may be that of any merchant, unless what it covers names one. The profile must say so."""
+        return key_owner(self.profile) == ("shared", True)
 
     @property
     def timed(self) -> bool:
@@ -330,23 +340,6 @@ class Verification:
     def checks(self) -> str:
         """What is checked, in words."""
         return "nothing"
-
-    def verify(
-        self, raw: Raw, headers: Headers, *, now: float, kind: str | None = None, max_bytes: int = MAX_BYTES
-    ) -> Notification:
-        """Return a notification that passes, as the function `verify` does.
-
-        Args:
-            raw: The body's bytes.
-            headers: A mapping, or pairs.
-            now: Seconds since 1970.
-            kind: The kind that its address says.
-            max_bytes: The greatest length of the body.
-        """
-        examined = self.examine(raw, headers, now=now, kind=kind, max_bytes=max_bytes, by_address=True)
-        if examined.held is not None:
-            raise examined.held
-        return examined.notification
 
     def examine(
         self,
@@ -360,7 +353,8 @@ class Verification:
     ) -> Examined:
         """Return a notification that passes, or that is genuine and must be held. Another one raises an error.
 
-        The arguments are those of `verify`. With `by_address`, the address alone may say the kind of a genuine one.
+        The arguments are those of `verify`; `now` is in seconds since 1970. With `by_address`, the address alone may
+        say the kind of a genuine one.
         """
         body, received = copy_body(raw, max_bytes), read_headers(headers)
         arrived = datetime.fromtimestamp(now, UTC)
@@ -381,20 +375,16 @@ class Verification:
         except InvalidArgumentError as error:
             routed = None if error.field == "kind" else kind
             unread = with_facts(unreadable(body, received, routed, arrived), verified=not self.shared)
-            return Examined(_hold(unread), error, late=late is not None)
+            return Examined(_hold(unread), error, late=_is_late(late))
         return self._bind(notification, late)
 
     def _bind(self, notification: Notification, late: InvalidSignatureError | None) -> Examined:
         """Return a genuine notification as one of this merchant, as a hint, or as one to hold."""
         named = list(named_merchants(self.profile, notification.document, notification.data))
-        for path, value in named:
-            if not is_merchant(value, self.credentials.merchant_id):
-                mine = self.credentials.merchant_id
-                error = _error(path, f"is {clean(repr(value))}, expected {mine!r}: it is another merchant's")
-                return Examined(_hold(notification, OF_ANOTHER), error)
-        verified = bool(named) or not self.shared
-        notification = with_facts(notification, verified=verified)
-        return Examined(_hold(notification) if late else notification, late, late=late is not None)
+        if another := find_another(named, self.credentials.merchant_id):
+            return Examined(_hold(notification, OF_ANOTHER), _error(*another))
+        notification = with_facts(notification, verified=bool(named) or not self.shared)
+        return Examined(_hold(notification) if late else notification, late, late=_is_late(late))
 
     def _check_packed(
         self, body: bytes, headers: CIMultiDict[str], now: float, max_bytes: int
@@ -451,8 +441,6 @@ receiving: Final = WeakKeyDictionary[object, Credentials]()
 
 def shares_keys(mine: Credentials) -> bool:
     """Return whether an open receiver of another merchant has one of these keys."""
-    if len(receiving) < 2:  # noqa: PLR2004 - this one, and another
-        return False
     keys = {mine.signing_key, *mine.service_keys, *mine.notification_keys} - {None}
     others = [each for each in list(receiving.values()) if each.merchant_id != mine.merchant_id]
     return any(not keys.isdisjoint((each.signing_key, *each.service_keys, *each.notification_keys)) for each in others)
@@ -473,11 +461,10 @@ class KeyedVerification(Verification):
 
     @property
     def shared(self) -> bool:
-        """Whether the key is that of all merchants, as `signature.service_key` says, or as this process shows."""
-        scheme = self.profile.scheme
-        given, assumed = getattr(scheme, "service_key", ""), getattr(scheme, "symmetric", True) is False
-        standard = self.profile.notification.verification == "standard-webhooks"
-        return given == "shared" or (not given and ((assumed and not standard) or shares_keys(self.credentials)))
+        """Whether the key is that of all merchants, as the profile or this process shows; not if a header names one."""
+        whose, is_given = key_owner(self.profile)
+        shared = whose == "shared" or (not is_given and shares_keys(self.credentials))
+        return shared and not signs_merchant(self.profile.notification)
 
     @property
     def timed(self) -> bool:
@@ -523,11 +510,6 @@ class HeaderVerification(KeyedVerification):
     def __attrs_post_init__(self) -> None:
         for key in self.keys:
             self.scheme.verify_text(b"", "", key=key)  # raises for a key that it cannot use
-
-    @property
-    def shared(self) -> bool:
-        """Whether the key is that of all merchants, and the signed text does not name one."""
-        return "{merchant_id}" not in self.profile.notification.headers.text and super().shared
 
     def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> InvalidSignatureError | None:
         """Check the signature, and the time if a header has it."""
@@ -586,10 +568,6 @@ class BodyVerification(KeyedVerification):
         named = (path for operation in OPERATIONS for path in comparison_of(operation, self.profile).paths)
         return frozenset({*COMPARED_NAMES, *(path for path in given if path), *named})
 
-    def _names_read(self, document: object) -> frozenset[str]:
-        """Return the signed fields of a notification that payasync reads."""
-        return signed_fields.names_read_in_notifications(self.profile, self._compared, document)
-
     @property
     def checks(self) -> str:
         """What is checked, in words."""
@@ -613,7 +591,8 @@ class BodyVerification(KeyedVerification):
             if why := refused_field(self.scheme, signed, above, name):
                 raise _error(field, f"cannot be checked: {why}")
             raise _error(field, f"is not valid for its object with any of the keys: {MISMATCH}")
-        if doubt := hidden_field(self.scheme, signed, above, name, partial(self._names_read, document)):
+        read = partial(signed_fields.names_read_in_notifications, self.profile)
+        if doubt := hidden_field(self.scheme, signed, above, name, lambda: read(self._compared, document)):
             raise _error(field, f"proves nothing: {doubt}")
         self._check_origin(field, document)
         return _check_time(shape.time, at(document, shape.time), shape, now) if shape.time else None
@@ -631,30 +610,47 @@ def verify(
     clock: Callable[[], float] = time.time,
     max_bytes: int = MAX_BYTES,
 ) -> Notification:
-    """Return a notification that the service has signed: `verified` is `True`.
+    """Return a notification that the service has signed, and that no receiver would hold before it asks `expect`.
 
-    If the profile says that notifications are not signed (`verification = "none"`) and no `verifier` is given,
-    `verified` stays `False`: the notification is only a hint.
+    If `verified` is `True`, the service has sent it to this merchant. If it is `False`, the notification is only a
+    hint, for one of two reasons: the profile says that notifications are not signed (`verification = "none"`), and no
+    `verifier` is given. Or all merchants share the key, and nothing that is signed names the merchant.
 
     Args:
         raw: The body's bytes, as they were received.
         headers: A mapping, or pairs; names in any case.
         profile: What the service does.
         credentials: Its `service_keys` or `notification_keys` verify.
-        kind: `payment`, `refund` or `subscription`, if the address at which it arrived says so.
+        kind: `payment`, `refund` or `subscription`, if the address at which it arrived says so. It decides if neither
+            an event nor a field tells the kind.
         verifier: Verifies in the profile's place. It gets body and headers, and must return `True`.
         clock: A function that returns seconds since 1970, to check signed times.
         max_bytes: The greatest length of the body.
 
     Raises:
-        InvalidSignatureError: It is not from the service, or too old, or from the future.
-        InvalidArgumentError: It is no notification at all; as `parse` raises it.
+        InvalidSignatureError: It is not from the service, or too old, or from the future, or another merchant's.
+        InvalidArgumentError: It is no notification at all, as `parse` raises it. Or it lacks the payload or a number,
+            differs from `notification.must`, or contradicts itself.
         NotConfiguredError: The profile does not say how notifications are signed.
         ConfigurationError: No key can verify it, a key is unusable, or the signature does not cover what would be
             believed. Or a request that is sent back would pass for a notification.
     """
     verification = verification_of(profile, credentials, verifier)
-    return verification.verify(raw, headers, kind=kind, now=clock(), max_bytes=max_bytes)
+    now = clock()
+    found, held, _ = verification.examine(raw, headers, now=now, kind=kind, max_bytes=max_bytes, by_address=True)
+    if held is not None:
+        raise held
+    if verification.proves and (why := find_hold(found, verification)):
+        words, rule = f"the notification cannot be used: {why}", "one that no receiver would hold"
+        raise InvalidArgumentError(words, field="notification", rule=rule)
+    return found
+
+
+def find_hold(found: Notification, verification: Verification) -> str:
+    """Return why a receiver holds a genuine notification after it was stored; empty if it does not."""
+    another = partial(hold_another, merchant_id=verification.credentials.merchant_id)
+    holds = (hold_several, hold_two_kinds, hold_refund, hold_incomplete, *([another] if found.verified else ()))
+    return next((held.reason for hold in holds if (held := hold(found, profile=verification.profile))), "")
 
 
 def verification_of(profile: Profile, credentials: Credentials, verifier: Verifier | None = None) -> Verification:

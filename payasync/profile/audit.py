@@ -10,7 +10,7 @@ from attrs import evolve, fields, frozen, has
 
 from payasync.endpoints import ARGUMENTS, OPERATIONS, Argument, AuthKind, camel_case, names_with
 from payasync.profile.schema import ALL, OPEN_FIELDS, QUESTION, WRITES, AnswerShape, Question, ResultCodes
-from payasync.profile.signed_fields import merchant_paths
+from payasync.profile.signed_fields import key_owner, merchant_paths
 from payasync.profile.wire_names import (
     COMPARED,
     IDENTIFIER_OF,
@@ -181,10 +181,9 @@ def _signature_points(profile: "Profile") -> Iterator[Point]:
         if hasattr(scheme, option) and not (question.changed and getattr(scheme, option) == getattr(usual, option)):
             point = _point(f"signature.{option}", getattr(scheme, option), getattr(usual, option), question)
             yield evolve(point, needed_by=needed_by)
-    whose = scheme.service_key or (scheme.algorithm and ("shared" if scheme.shares_service_key else "merchant"))
-    status: Status = "answered" if scheme.service_key else "assumed"
+    whose, is_given = key_owner(profile)
     means = f"shared or merchant: whose the key that verifies is{_FOLLOWS.get(whose, '')}"
-    yield Point("signature.service_key", status, (), whose or None, means)
+    yield Point("signature.service_key", "answered" if is_given else "assumed", (), whose or None, means)
     if isinstance(scheme, Template):
         yield Point("signature.text", "answered", needed_by, scheme.text, "the text that is signed")
 

@@ -8,7 +8,7 @@ from attrs import frozen
 from payasync.profile.audit import Point, takers_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
-from payasync.profile.signed_fields import join_path, merchant_paths, signed_in_notifications
+from payasync.profile.signed_fields import key_owner, merchant_places, notification_coverage, signs_merchant
 from payasync.profile.wire_names import SOUGHT, unaskable, wire_name
 
 Group: TypeAlias = Literal["payments", "orders", "refunds", "subscriptions", "recovery", "notifications"]
@@ -133,25 +133,25 @@ def notification_facts(profile: Profile) -> Iterator[tuple[str, str]]:
     There is nothing to say as long as the profile does not say how notifications, or the text that is signed, are
     verified.
     """
-    shape, scheme = profile.notification, profile.scheme
-    signed = signed_in_notifications(profile)
-    if not shape.verification or (signed and not getattr(scheme, "algorithm", scheme)):
+    shape, (whose, is_given), coverage = profile.notification, key_owner(profile), notification_coverage(profile)
+    if not shape.verification or not (whose or shape.verification == "none"):
         return
-    paths = [path for path in merchant_paths(profile) if signed and signed.covers(join_path(shape.data, path))]
+    paths = [path for path in merchant_places(profile) if coverage is None or coverage.covers(path)]
+    sharing = "all merchants share its key" if is_given else "all merchants share its key (assumed)"
     for kind in _kinds_sent(profile) or KINDS:
         query = _QUERIES.get(kind, "")
         asks = query and getattr(shape, SOUGHT[query][1]) and not unaskable(profile, query)
         hint = "payasync asks the service" if asks else "it is parked, because no query confirms it"
         if shape.verification == "none":
             yield kind, f"not signed, so nothing binds it to this merchant: {hint}"
-        elif not (signed and getattr(scheme, "shares_service_key", False)):
+        elif whose == "merchant":
             yield kind, "bound to this merchant by its key, which no other merchant has"
-        elif shape.verification == "header" and "{merchant_id}" in shape.headers.text:
+        elif signs_merchant(shape):
             yield kind, "bound to this merchant by its number, which is in the signed text"
         elif paths:
-            yield kind, f"bound to this merchant by {' or '.join(paths)}, if the event has it; else {hint}"
+            yield kind, f"{sharing}: bound to this merchant by {' or '.join(paths)}, if the event has it; else {hint}"
         else:
-            yield kind, f"all merchants share its key, and nothing signed names this merchant: {hint}"
+            yield kind, f"{sharing}, and nothing signed names this merchant: {hint}"
     in_header = shape.verification in {"header", "standard-webhooks"} and shape.headers.timestamp
     judged = "" if shape.verification == "none" else in_header or shape.time
     rule = f"the time of the delivery, new in each, and at most {shape.tolerance} seconds off"

@@ -231,7 +231,8 @@ def names_read_in_notifications(profile: "Profile", compared: Iterable[str], doc
     shape = profile.notification
     paths = [*compared, shape.out_trade_no, shape.out_refund_no, shape.subscription_id, profile.answer.payment_id]
     paths += [*shape.must, *merchant_paths(profile), *(path for several in shape.id.values() for path in several)]
-    return _signed_names(profile, shape, [shape.kind_path, *_own_paths(profile)], paths, document)
+    located = [shape.kind_path, *merchant_places(profile), *_own_paths(profile)]
+    return _signed_names(profile, shape, located, paths, document)
 
 
 def _signed_names(
@@ -279,6 +280,32 @@ def merchant_paths(profile: "Profile") -> tuple[str, ...]:
     """Return the paths in the payload at which a notification may name the merchant; none if it is not compared."""
     given = profile.notification.merchant_id
     return tuple(sorted(names_of(profile, "merchant_id"))) if given is None else tuple(filter(None, (given,)))
+
+
+def merchant_places(profile: "Profile") -> list[str]:
+    """Return the same paths from the root. If none is given, a notification may name the merchant at the root, too."""
+    shape = profile.notification
+    places = [shape.data, ""] if shape.merchant_id is None else [shape.data]
+    return [join_path(place, path) for place in dict.fromkeys(places) for path in merchant_paths(profile)]
+
+
+def signs_merchant(shape: "NotificationShape") -> bool:
+    """Return whether the text that a header signs has the merchant's number, so that a signature names the merchant."""
+    return shape.verification == "header" and "{merchant_id}" in shape.headers.text
+
+
+def key_owner(profile: "Profile") -> tuple[str, bool]:
+    """Return whose the key is that verifies notifications, and whether the profile says so.
+
+    Returns:
+        `shared` by all merchants, this `merchant`'s, or empty if the algorithm is open; and `True` if it is given.
+    """
+    scheme: Any = profile.scheme
+    given, is_webhook = getattr(scheme, "service_key", ""), profile.notification.verification == "standard-webhooks"
+    if given or not (is_webhook or getattr(scheme, "algorithm", scheme)):
+        return given, bool(given)
+    # The keys of Standard Webhooks are symmetric, whatever signs requests.
+    return "merchant" if is_webhook or getattr(scheme, "symmetric", True) else "shared", False
 
 
 def tell_paths(shape: "NotificationShape") -> list[str]:

@@ -125,11 +125,6 @@ class Keyed:
     service_key: Literal["", "shared", "merchant"] = ""
 
     @property
-    def shares_service_key(self) -> bool:
-        """Whether the key that verifies is that of all merchants, so that a signature alone names none of them."""
-        return self.service_key == "shared" or bool(not self.service_key and self.algorithm and not self.symmetric)
-
-    @property
     def symmetric(self) -> bool:
         """Whether the key that signs also verifies."""
         return self.chosen_algorithm().symmetric

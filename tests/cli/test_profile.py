@@ -109,10 +109,17 @@ BOUND: Final = "bound to this merchant by"
 ASKED: Final = "payasync asks the service"
 PARKED: Final = "it is parked, because no query confirms it"
 NUMBERS: Final = 'notification.out_trade_no = "outTradeNo"\nnotification.out_refund_no = "outRefundNo"\n'
-BY_PATH: Final = f"{BOUND} merchantId, if the event has it; else"
-BY_NOTHING: Final = "all merchants share its key, and nothing signed names this merchant:"
+SHARING: Final = "all merchants share its key (assumed)"
+BY_PATH: Final = f"{SHARING}: {BOUND} merchantId, if the event has it; else"
+BY_NOTHING: Final = f"{SHARING}, and nothing signed names this merchant:"
 OF_ALL: Final = "not signed, so nothing binds it to this merchant:"
 BY_KEY: Final = f"{BOUND} its key, which no other merchant has"
+GIVEN: Final = RSA.replace("}", ', service_key = "shared"}')
+BY_GIVEN_PATH: Final = BY_PATH.replace(" (assumed)", "")
+IN_DATA: Final = 'notification.data = "data"\n'
+AT_ID: Final = 'notification.merchant_id = "id"\n'
+BY_PATHS: Final = BY_PATH.replace("merchantId", "data.merchantId or merchantId")
+BY_ID: Final = BY_PATH.replace("merchantId", "data.id")
 
 
 @pytest.mark.parametrize(
@@ -143,6 +150,10 @@ BY_KEY: Final = f"{BOUND} its key, which no other merchant has"
         (RSA.replace("}", ', service_key = "merchant"}') + IN_HEADER, BY_KEY, BY_KEY),
         (RSA.replace("rsa", "hmac") + IN_BODY, BY_KEY, BY_KEY),
         (WEBHOOKS, BY_KEY, BY_KEY),
+        (RSA + WEBHOOKS, BY_KEY, BY_KEY),
+        (GIVEN + WEBHOOKS, f"{BY_GIVEN_PATH} {PARKED}", f"{BY_GIVEN_PATH} {PARKED}"),
+        (RSA + IN_HEADER + NUMBERS + IN_DATA, f"{BY_PATHS} {ASKED}", f"{BY_PATHS} {PARKED}"),
+        (RSA + IN_HEADER + NUMBERS + IN_DATA + AT_ID, f"{BY_ID} {ASKED}", f"{BY_ID} {PARKED}"),
         (UNSIGNED + NUMBERS, f"{OF_ALL} {ASKED}", f"{OF_ALL} {PARKED}"),
     ],
 )

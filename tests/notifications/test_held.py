@@ -5,13 +5,14 @@ import itertools
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pytest
 from attrs import evolve
 
 from payasync import Credentials, Profile, Secret
-from payasync.notifications import Notification, SqliteInbox
+from payasync.errors import ConfigurationError
+from payasync.notifications import Notification, Receiver, SqliteInbox
 from payasync.notifications.verification import sign_webhook
 from payasync.sandbox import Sandbox
 from payasync.signing import SortedPairs
@@ -328,6 +329,60 @@ async def test_key_that_becomes_shared(tmp_path: Path, *, fails: bool) -> None:
                 await shop.receiver.settle()
 
         assert ([] if fails else [number]) == [each.out_trade_no for each in (*before, *after)]
+
+
+async def test_key_of_two_receivers_proves_no_merchant(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Two merchants' open receivers with one key believe only what names them. After one closes, all is as before."""
+    mine, other = (tmp_path / name for name in ("mine", "other"))
+    mine.mkdir()
+    other.mkdir()
+    data = [{**PAID, "outTradeNo": f"T{number}"} for number in range(5)]
+    async with opened(mine) as shop:
+        await shop.take(data[0])
+        async with opened(other, credentials=evolve(CREDENTIALS, merchant_id="M2")) as second:
+            warnings = caplog.text.count("signature.service_key")
+            for each, name in ((shop, "M1"), (second, "M2")):
+                await each.take(data[1])
+                await each.take({**data[2], "merchantId": name})
+        await shop.take(data[3])
+        found = [each.verified for each in await shop.receiver.events()]
+
+    assert 1 == warnings
+    assert [True, False, True, True] == found
+
+
+async def test_receiver_that_cannot_be_made_shares_no_key(tmp_path: Path) -> None:
+    """A receiver whose settings are refused does not count as one that has the key."""
+    others = evolve(CREDENTIALS, merchant_id="M2")
+    async with opened(tmp_path) as shop:
+        settings: dict[str, Any] = {"inbox": SqliteInbox(tmp_path / "other.db"), "on_refused": "no function"}
+        with pytest.raises(ConfigurationError) as refused:
+            Receiver(profile=SIGNED, credentials=others, **settings)
+        await settings["inbox"].aclose()
+        await shop.take()
+
+        assert "on_refused" == refused.value.field
+        assert [True] == [each.verified for each in await shop.receiver.events()]
+
+
+@pytest.mark.parametrize(("whose", "believed"), [("shared", [False, True]), ("merchant", [True, True])])
+async def test_key_of_a_verifier(whose: Literal["shared", "merchant"], believed: list[bool], tmp_path: Path) -> None:
+    """If the profile says that all merchants share the key, a verifier's event that names nobody is a hint, too."""
+    assert isinstance(SIGNED.scheme, SortedPairs)
+    profile = evolve(SIGNED, signature=evolve(SIGNED.scheme, service_key=whose))
+    async with opened(tmp_path, profile=profile, verifier=lambda _raw, _headers: True) as shop:
+        await shop.take()
+        await shop.take({**PAID, "outTradeNo": "T2", "merchantId": "M1"})
+
+        assert believed == [each.verified for each in await shop.receiver.events()]
+
+
+async def test_open_algorithm_matters_to_no_webhook(tmp_path: Path) -> None:
+    """Standard Webhooks has its own algorithm: a receiver is made, also while that of requests is open."""
+    async with opened(tmp_path, profile=evolve(SIGNED, signature=SortedPairs())) as shop:
+        await shop.take()
+
+        assert [True] == [each.verified for each in await shop.receiver.events()]
 
 
 async def test_hints_do_not_delay_what_the_service_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

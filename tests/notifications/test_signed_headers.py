@@ -277,6 +277,97 @@ def test_time_in_the_body() -> None:
     )
 
 
+@pytest.mark.parametrize("at", [b"", b',"at":null', b',"at":"soon"'])
+@pytest.mark.parametrize("header", [PLAIN, TIMED], ids=["in the body", "in a header"])
+async def test_notification_without_a_readable_time(at: bytes, header: SignedHeader, tmp_path: Path) -> None:
+    """A genuine notification whose time nobody can read is held and acknowledged: it would come again like that."""
+    body = b'{"event":"PAID","data":{"no":"T1","state":"PAID"%s}}' % at
+    headers = timed(body, sent="soon") if header is TIMED else plain(body)
+    profile = shaped(ack_status=200, header=header, time="data.at")
+    async with opened(tmp_path, profile=profile, credentials=CREDENTIALS) as shop:
+        answers = [(await shop.receiver.receive(body, headers)).status for _ in range(2)]
+        held = await shop.receiver.events("held")
+
+    assert ([200, 200], 1) == (answers, len(held))
+    assert "is not a time" in held[0].reason
+    assert "is not a time" in refusal(headers, body, profile)[1]
+
+
+@pytest.mark.parametrize("body", [b'[{"event":"PAID","data":{"no":"T1"}}]', b"outTradeNo=T1", b"", b"7"])
+async def test_what_is_no_object_is_no_request(body: bytes, tmp_path: Path) -> None:
+    """If one key signs both sides, a genuine list or text is held: a request is an object."""
+    profile = shaped(ack_status=200, time="at")
+    async with opened(tmp_path, profile=profile, credentials=SHARED) as shop:
+        answer = await shop.receiver.receive(body, plain(body, OWN))
+        back = await shop.receiver.receive(REQUEST, plain(REQUEST, OWN))
+
+        assert (200, 400) == (answer.status, back.status)
+        assert ["held"] == await shop.states()
+
+
+IN_HEADER: Final = {"kind": "header:X-Event"}
+
+
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize("name", ["unknown", ""])
+async def test_copy_under_an_unknown_name_is_not_handled_again(name: str, tmp_path: Path, *, ids: bool) -> None:
+    """Where only a name that nobody signed could tell the kind, a copy of an event with an unknown name is held."""
+    profile = shaped(ack_status=200, **IN_HEADER, **({} if ids else {"id": {}}))
+    async with opened(tmp_path, profile=profile, credentials=CREDENTIALS) as shop:
+        got = shop.recording()
+        for event in ("PAID", name):
+            await shop.receiver.receive(BODY, {**plain(), "X-Event": event})
+            await shop.receiver.settle()
+
+        assert ["done", "held"] == await shop.states()
+        assert ["payment"] == [each.kind for each in got]
+        assert "X-Event, which is not signed" in (await shop.last()).reason
+
+
+async def test_copy_under_an_unknown_name_beside_a_signed_object(tmp_path: Path) -> None:
+    """A name beside the object that is signed is not signed either."""
+    shape = {"verification": "body", "header": None, "signature": "data.sign", "ack_status": 200}
+    text = "no=T1&state=PAID"
+    body = b'{"event":"PAID","data":{"no":"T1","state":"PAID","sign":"%s"}}' % mac(text.encode()).encode()
+    async with opened(tmp_path, profile=shaped(**shape), credentials=CREDENTIALS) as shop:
+        got = shop.recording()
+        for each in (body, body.replace(b"PAID", b"OTHER", 1)):
+            await shop.receiver.receive(each, {})
+            await shop.receiver.settle()
+
+        assert ["done", "held"] == await shop.states()
+        assert 1 == len(got)
+
+
+@pytest.mark.parametrize(("changes", "kind"), [({}, None), ({**IN_HEADER, "kinds": {}}, None), (IN_HEADER, "payment")])
+async def test_unknown_name_that_is_signed_or_tells_no_kind(
+    changes: dict[str, Any], kind: str | None, tmp_path: Path
+) -> None:
+    """An event of an unknown name is handled if its name is signed, if names tell no kind, or if the address does."""
+    body = BODY.replace(b"PAID", b"OTHER", 1)
+    async with opened(tmp_path, profile=shaped(ack_status=200, **changes), credentials=CREDENTIALS) as shop:
+        got = shop.recording()
+        await shop.receiver.receive(body, {**plain(body), "X-Event": "OTHER"}, kind)
+        await shop.receiver.settle()
+
+        assert [kind] == [each.kind for each in got]
+
+
+async def test_number_of_any_length_identifies(tmp_path: Path) -> None:
+    """An integer of any number of digits, and no boolean, identifies the event."""
+    body = b'{"event":"PAID","data":{"no":"T1","n":%s}}'
+    profile = shaped(ack_status=200, id={"payment": ["n"]})
+    async with opened(tmp_path, profile=profile, credentials=CREDENTIALS) as shop:
+        got = shop.recording()
+        for number in (b"7" * 5000, b"true"):
+            raw = body % number
+            await shop.receiver.receive(raw, plain(raw))
+            await shop.receiver.settle()
+
+        assert [False, True] == [each.weak for each in got]
+        assert got[0].dedup_key.startswith("payment:sha256:")
+
+
 def test_checks_in_words() -> None:
     """`checks` says what is verified, and within which time."""
     profiles = [shaped(), shaped(header=TIMED, tolerance=60), shaped(time="data.at")]

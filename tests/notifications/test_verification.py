@@ -82,6 +82,7 @@ FLAT: Final = evolve(
     notification=evolve(SHAPE, data="", signature="sign", kind="data.event", time="at"),
     signature=evolve(SCHEME, nested="omit"),
 )
+BARE: Final = evolve(PROFILE, notification=evolve(PROFILE.notification, data=""))
 UNSIGNED: Final = evolve(BODY, notification=evolve(SHAPE, verification="none"))
 PUBLIC: Final = evolve(BODY, signature=SortedPairs(algorithm="ed25519", encoding="hex"))
 DATA: Final = {"no": "7", "state": "SHUT", "amt": 450, "empty": "", "at": NOW}
@@ -266,6 +267,47 @@ def test_body_is_not_read_before_its_signature() -> None:
         verified({"event": "BACK", "data": signed()})
 
 
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"data": "T1"}, "lacks data, the payload"),
+        ({"data": None}, "lacks data, the payload"),
+        ({"data": {"no": "T1", "live": False}}, "live is false in the notification, and must be true"),
+        ({"data": {"no": "T1"}}, "live is missing in the notification"),
+        ({"data": {"no": "T1", "live": True, "refundAmt": 5}}, "names a refund: refundAmt is 5"),
+    ],
+)
+def test_nothing_is_returned_that_a_receiver_would_hold(document: object, words: str) -> None:
+    """A genuine notification is refused without its payload, without what `must` says, or as one of two kinds."""
+    profile = evolve(UNSIGNED, notification=evolve(UNSIGNED.notification, must={"live": True}))
+    with pytest.raises(InvalidArgumentError, match=words):
+        verify(
+            json.dumps(document).encode(),
+            {},
+            profile=profile,
+            credentials=CREDENTIALS,
+            verifier=accept_all,
+            kind="payment",
+        )
+
+    found = verify(
+        b'{"data":{"no":"7","live":true}}', {}, profile=profile, credentials=CREDENTIALS, verifier=accept_all
+    )
+    assert found.verified
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_shared_key_proves_no_merchant(*, named: bool) -> None:
+    """With a key of all merchants, only a notification that names the merchant is verified; another one is a hint."""
+    shared = evolve(BODY, signature=evolve(SCHEME, service_key="shared"))
+    document = {"data": signed({**DATA, "merchantId": "M1"} if named else DATA)}
+    found = verify(
+        json.dumps(document).encode(), {}, profile=shared, credentials=CREDENTIALS, kind="payment", clock=lambda: NOW
+    )
+
+    assert named is found.verified
+
+
 def test_unsigned_notification_is_a_hint() -> None:
     """If the profile says that notifications are not signed, one is read, but neither verified nor trusted."""
     found = verify(b'{"data":{"no":"7"}}', {}, profile=UNSIGNED, credentials=CREDENTIALS, kind="payment")
@@ -282,7 +324,7 @@ def test_verifier_of_ones_own(verification: Any) -> None:
         seen.append((raw, headers["X-Signature"]))
         return True
 
-    profile = evolve(PROFILE, notification=evolve(PROFILE.notification, verification=verification))
+    profile = evolve(BARE, notification=evolve(BARE.notification, verification=verification))
     found = verify(b"{}", {"x-signature": "s"}, profile=profile, credentials=CREDENTIALS, verifier=verifier)
 
     assert found.verified
@@ -489,7 +531,7 @@ def check(headers: Any = None, *keys: str, body: bytes = VECTOR, now: float = SE
     """Check a notification with some keys."""
     credentials = Credentials("M1", notification_keys=keys or WHSEC)
     given = headers_of() if headers is None else headers
-    assert verify(body, given, profile=PROFILE, credentials=credentials, clock=lambda: now).verified
+    assert verify(body, given, profile=BARE, credentials=credentials, clock=lambda: now).verified
 
 
 def rejection(headers: Any = None, *keys: str, **facts: Any) -> InvalidSignatureError:
@@ -531,10 +573,10 @@ def test_clock_is_this_machines() -> None:
             sign_webhook(body, number="m1", sent=sent, key=Secret(WHSEC)), id="m1", timestamp=str(sent)
         )
         if sent == now:
-            assert verify(body, headers, profile=PROFILE, credentials=CREDENTIALS).verified
+            assert verify(body, headers, profile=BARE, credentials=CREDENTIALS).verified
         else:
             with pytest.raises(InvalidSignatureError, match="webhook-timestamp"):
-                verify(body, headers, profile=PROFILE, credentials=CREDENTIALS)
+                verify(body, headers, profile=BARE, credentials=CREDENTIALS)
 
 
 @pytest.mark.parametrize(
@@ -716,7 +758,7 @@ def test_what_is_covered(path: str, *, flat: bool, nested: bool, omitted: bool) 
 @pytest.mark.parametrize("event", ["PAID", "BACK", "OTHER", None])
 def test_event_that_nobody_signed(event: str | None) -> None:
     """An unsigned event beside a genuine payload only chooses the kind, as an address does."""
-    found = verified({"event": event, "data": signed()}, kind=None)
+    found = verified({"event": event, "data": signed(back="R1" if event == "BACK" else "")}, kind=None)
 
     assert ({"PAID": "payment", "BACK": "refund"}.get(str(event)), None) == (found.kind, found.event)
     assert ("closed" if event == "PAID" else None) == found.state
@@ -993,6 +1035,17 @@ def test_field_with_another_name_that_is_hidden_in_a_text(fields: dict[str, Any]
     assert "could have hidden cents there" in str(refusal(hidden, profile, SHARED_KEYS, None))
 
 
+def test_merchant_that_is_hidden_beside_the_envelope() -> None:
+    """A merchant may be named beside the envelope, so a text there must not hide one."""
+    shape = evolve(SHAPE, data="payload", signature="sign", time="time", kind="name", merchant_id=None)
+    profile = evolve(BODY, notification=shape, signature=evolve(SCHEME, nested="json"))
+    text = f'body=x&merchantId=M2&name=SHUT&payload={{"no":"7","state":"SHUT"}}&time={NOW}'
+    payload = {"no": "7", "state": "SHUT"}
+    hidden = {"body": "x&merchantId=M2", "name": "SHUT", "payload": payload, "time": NOW}
+
+    assert "could have hidden merchantId there" in str(refusal({**hidden, "sign": hmac_sha256(text, KEY)}, profile))
+
+
 def test_what_may_be_hidden_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A receiver finds the names that a text could hide once, and only if a text holds the separator."""
     comparison_of = Mock(side_effect=match.comparison_of)
@@ -1000,7 +1053,7 @@ def test_what_may_be_hidden_is_found_once(monkeypatch: pytest.MonkeyPatch) -> No
     verification, found = verification_of(BODY, CREDENTIALS), list[int]()
     for subject in ("Tea", "Tea & coffee", "Tea & cake"):
         body = json.dumps({"event": "SHUT", "data": signed(subject=subject)}).encode()
-        assert verification.verify(body, {}, now=NOW).verified
+        assert verification.examine(body, {}, now=NOW).notification.verified
         found.append(comparison_of.call_count)
 
     assert [0, len(OPERATIONS), len(OPERATIONS)] == found

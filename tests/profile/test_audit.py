@@ -282,6 +282,14 @@ def test_whose_key_it_is(options: dict[str, Any], expected: tuple[str, str | Non
     assert f"whose the key that verifies is{follows[expected[1]]}" in point.means
 
 
+def test_key_of_standard_webhooks() -> None:
+    """Standard Webhooks has symmetric keys: one is taken for this merchant's, whatever signs requests."""
+    shape = NotificationShape(verification="standard-webhooks")
+    point = audited(Profile(signature=SortedPairs(algorithm="rsa-sha256"), notification=shape))["signature.service_key"]
+
+    assert ("assumed", "merchant") == (point.status, point.value)
+
+
 def test_what_notifications_take_from_other_tables() -> None:
     """Without a value of their own, notifications name the merchant and have amounts as other tables say."""
     profile = Profile(fields={"merchant_id": "mchid"}, answer=AnswerShape(amounts="major"))
