@@ -23,7 +23,7 @@ from payasync.cli.verify_notification import HttpMessage, read
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError, PayasyncError, clean, plain
 from payasync.notifications.inbox import Added
-from payasync.notifications.ingest import Answer, Ingest, IngestResult, explain
+from payasync.notifications.ingest import OTHER_BODY, Answer, Ingest, IngestResult, explain
 from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw, unreadable
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import verification_of
@@ -39,7 +39,6 @@ Verdict = Literal["verified", "hint", "held", "refused", "not kept"]
 
 NO_KIND: Final = "its kind is unknown: give the service one of the addresses above"
 TOO_MUCH: Final = "it is too long, or too many arrive at the same time"
-OTHER_BODY: Final = "an earlier notification with this key had another body"
 CLOSING_SECONDS: Final = 0.5
 
 _AMOUNTS: Final = ("refundAmt", "totalAmt", "amount")

@@ -30,6 +30,8 @@ RETRY_AFTER: Final = 5
 """Seconds."""
 Refusal: TypeAlias = Literal["invalid", "signature", "too_large"]
 """Why a notification is refused. Only the log says more, because a metric needs few values."""
+OTHER_BODY: Final = "an earlier notification with this key had another body"
+"""Why a notification is held as `Added.CONFLICT`."""
 BODILESS: Final = frozenset({204, 205, 304})
 
 MAX_REASON: Final = 400
@@ -159,16 +161,20 @@ class Ingest:
         stored = await self._store(received)
         if not late or stored.added is None:
             return stored
-        self._report_refusal("signature", why)
+        # A new one has been logged as held.
+        self._report_refusal("signature", why if stored.added is Added.AGAIN else "")
         return evolve(stored, answer=self.refusal, error=held)
 
     def _report_refusal(self, refusal: Refusal, why: str) -> None:
-        """Log why a notification is refused, the first of each class of reasons as a warning: anybody may send many."""
-        reason = clean(why, MAX_REASON)
-        kind = f"{refusal} {_DETAIL.sub('', reason)}"
-        level = logging.INFO if kind in self._warned_of else logging.WARNING
-        log(logger, level, "notification.refused", "refused a notification: %(reason)s", reason=reason)
-        self._warned_of.add(kind)
+        """Log why a notification is refused, the first of each class of reasons as a warning: anybody may send many.
+
+        An empty reason is only counted.
+        """
+        if reason := clean(why, MAX_REASON):
+            kind = f"{refusal} {_DETAIL.sub('', reason)}"
+            level = logging.INFO if kind in self._warned_of else logging.WARNING
+            log(logger, level, "notification.refused", "refused a notification: %(reason)s", reason=reason)
+            self._warned_of.add(kind)
         try:
             if self._on_refused is not None:
                 self._on_refused(refusal)
@@ -192,8 +198,10 @@ class Ingest:
             self._waiting -= 1
             self._waiting_bytes -= size
         if added in {Added.CONFLICT, Added.HELD}:
-            words = 'a genuine notification is held, and not handled: see receiver.events("held")'
-            log(logger, logging.WARNING, "notification.held", words, kind=received.kind)
+            words = 'a genuine notification is held, and not handled: %(reason)s. See receiver.events("held")'
+            level = logging.WARNING if received.verified else logging.INFO  # any merchant of the service can cause it
+            reason = clean(received.held, MAX_REASON) or OTHER_BODY
+            log(logger, level, "notification.held", words, kind=received.kind, reason=reason)
         elif not self.closed:
             self._on_stored()
         return IngestResult(self.acknowledgement, received, added)

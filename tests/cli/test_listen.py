@@ -26,9 +26,9 @@ from rich.console import Console
 
 from payasync import Credentials, InvalidArgumentError, InvalidSignatureError, NotificationShape, SignedHeader
 from payasync.cli.commands import payasync
-from payasync.cli.listen import NO_KIND, OTHER_BODY, TOO_MUCH, Inspection, ListenScreen, inspect
+from payasync.cli.listen import NO_KIND, TOO_MUCH, Inspection, ListenScreen, inspect
 from payasync.notifications import Added, Answer, SqliteInbox, parse
-from payasync.notifications.ingest import Ingest, IngestResult, build_received
+from payasync.notifications.ingest import OTHER_BODY, Ingest, IngestResult, build_received
 from payasync.notifications.notification import MAX_BYTES
 from payasync.notifications.verification import sign_webhook, verification_of
 from payasync.sandbox import PROFILE
