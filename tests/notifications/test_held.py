@@ -99,7 +99,7 @@ async def test_late_copy_of_a_handled_event_is_not_stored(shop: Shop) -> None:
     ids=["of another merchant", "late", "late again"],
 )
 async def test_log_says_once_why_an_event_is_held(
-    late: float, data: Any, name: str, level: str, words: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    late: float, data: Any, name: str, level: str, words: str, *, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A new held event is logged as held, with the reason; a stored late one as refused. Both late ones are counted.
 
