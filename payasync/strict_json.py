@@ -164,18 +164,12 @@ def loads_exact(raw: bytes, *, number: Callable[[str], float] = float, received:
 
 def explain_unread(raw: bytes) -> str:
     """Return what received bytes are, in words, if they are no object or `loads_exact` refuses them."""
-    deep = f"one nested deeper than {MAX_DEPTH}"
-    try:
-        document = json.loads(_HUGE.sub(b"1", mend(raw)).decode())
-    except ValueError:
-        return "other bytes"
-    except RecursionError:
-        return deep
+    document = loads_leniently(_HUGE.sub(b"1", raw))
     if not isinstance(document, dict):
-        return "a list" if isinstance(document, list) else "a single value"
+        return "other bytes" if document is ABSENT else "a list" if isinstance(document, list) else "a single value"
     if loads(mend(raw)) is not ABSENT:
         return "one with a name twice in an object"
-    return deep if _is_deep(document) else "one with a number that is not finite"
+    return f"one nested deeper than {MAX_DEPTH}" if _is_deep(document) else "one with a number that is not finite"
 
 
 def loads_leniently(raw: bytes, number: Callable[[str], float] = float) -> object:

@@ -211,6 +211,7 @@ class Inspection:
         status: The HTTP status that it was answered with.
         kind: `payment`, `refund` or `subscription`; empty if unknown, like all that follow.
         event: The service's own name of the event.
+        event_time: The event's own time; `None` if unknown.
         reference: The number of the order, the refund or the subscription.
         amount: The amount, in whatever unit it has.
         key: The key that two notifications of one event share.
@@ -224,6 +225,7 @@ class Inspection:
     status: int
     kind: str = ""
     event: str = ""
+    event_time: datetime | None = None
     reference: str = ""
     amount: str = ""
     key: str = ""
@@ -259,6 +261,7 @@ def inspect(result: IngestResult, profile: Profile, at: datetime, kind: str | No
         status=status,
         kind=parsed.kind or kind or "",
         event=parsed.event or received.event or "",
+        event_time=received.event_time,
         reference=parsed.out_refund_no or parsed.out_trade_no or parsed.subscription_id or parsed.payment_id or "",
         amount=_amount(parsed, profile),
         key=received.key,
@@ -370,7 +373,7 @@ class ListenScreen:
     def received(self, seen: Inspection) -> None:
         """Show a notification."""
         if self._json:
-            self._lines.write(json.dumps({**asdict(seen), "at": seen.at.isoformat(timespec="milliseconds")}))
+            self._lines.write(json.dumps(asdict(seen), default=partial(datetime.isoformat, timespec="milliseconds")))
             return
         facts: tuple[Part, ...] = (f"{seen.kind or '-':12}  ",)
         if seen.key:

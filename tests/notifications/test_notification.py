@@ -225,7 +225,7 @@ def test_hostile_bodies(raw: bytes) -> None:
         (b'{"a":%b,"a":NaN}' % (b"7" * 5000), "one with a number that is not finite"),
         (b'{"a":' * 33 + b"1" + b"}" * 33, "one nested deeper than 32"),
         (b'{"a":%b,"b":%b}' % (b"7" * 5000, b"[" * 32 + b"]" * 32), "one nested deeper than 32"),
-        (b'{"a":[' * 400 + b"]}" * 400, "one nested deeper than 32"),
+        (b'{"a":[' * 40 + b"]}" * 40, "one nested deeper than 32"),
         (b"[" * 2000, "one with thousands of brackets"),
     ],
 )
