@@ -158,8 +158,7 @@ async def run(
             application = web.Application()
             # A service may have been given any path.
             application.router.add_post("/{path:.*}", listener.answer)
-            server = Server(listening)
-            async with server.serve(application, shutdown_timeout=CLOSING_SECONDS, logger=_http_logger):
+            async with Server(listening).serve(application, shutdown_timeout=CLOSING_SECONDS, logger=_http_logger):
                 screen.opened(info)
                 await stop.wait()
         finally:
