@@ -83,7 +83,7 @@ class Notification:
         subscription_id: The subscription's number, likewise.
         payment_id: The service's number of the payment, at its path in responses.
         id: The inbox's number of the event, or `None` if it does not come from an inbox.
-        attempt: 1 the first time that it is dispatched.
+        attempt: 1 at the first attempt; a `NOT_YET` counts, too.
         confirmed: The service's response, if the service was asked to confirm it.
     """
 
