@@ -162,6 +162,16 @@ def loads_exact(raw: bytes, *, number: Callable[[str], float] = float, received:
     return _read(mended, number, _refuse_duplicates)
 
 
+def explain_unread(raw: bytes) -> str:
+    """Return what received bytes are, in words, if they are no object or `loads_exact` refuses them."""
+    document = loads_leniently(_HUGE.sub(b"1", raw))
+    if not isinstance(document, dict):
+        return "other bytes" if document is ABSENT else "a list" if isinstance(document, list) else "a single value"
+    if loads(mend(raw)) is not ABSENT:
+        return "one with a name twice in an object"
+    return f"one nested deeper than {MAX_DEPTH}" if _is_deep(document) else "one with a number that is not finite"
+
+
 def loads_leniently(raw: bytes, number: Callable[[str], float] = float) -> object:
     """Return a JSON document as most readers see it, `ABSENT` if there is none. Of two equal names, the last counts."""
     try:

@@ -51,7 +51,7 @@ def sign_notification(
     """Return a notification as the service would send it: in its envelope, and signed.
 
     Args:
-        data: The payload, by wire names.
+        data: The payload, by wire names. Its integers must fit into 64 bits, although a receiver reads longer ones.
         profile: The profile of the service.
         credentials: The credentials of your receiver. The first of several keys signs.
         kind: `payment`, `refund` or `subscription`; selects the name of the event, if the body has one.

@@ -589,7 +589,9 @@ def create_app(_arguments: list[str] | None = None) -> web.Application:
             asking.cancel()
             await asyncio.wait([asking])
 
-    app = web.Application(middlewares=[pages.protect])
+    # A service may sign the compressed bytes of a notification.
+    packed = {"auto_decompress": False}
+    app = web.Application(middlewares=[pages.protect], handler_args=packed)
     app.cleanup_ctx.append(lifetime)
     app.router.add_get("/", pages.show_products)
     app.router.add_post("/orders", pages.buy)

@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from operator import methodcaller
@@ -186,16 +187,14 @@ def status(address: Address, *, inbox: Path | None, json: bool) -> None:
 async def _events_for_person(inbox: Path | None) -> list[InboxEvent]:
     if inbox is None:
         return []
-    store, events = SqliteInbox(inbox, migrate=False), list[InboxEvent]()
-    try:
+    events = list[InboxEvent]()
+    async with aclosing(SqliteInbox(inbox, migrate=False)) as store:
         for state in sorted(REPLAYABLE):
             last = 0
             while page := await store.events(state, limit=PAGE, after=last):
                 events += page
                 last = page[-1].id
-        return events
-    finally:
-        await store.aclose()
+    return events
 
 
 @journal.command("list", short_help="List intents.")

@@ -20,6 +20,7 @@ from payasync.journal.intents import END_STATES, doubt_since, format_moment, sta
 from payasync.journal.reconcile_policy import UNSENT, Patience, is_unsent, needs_person
 from payasync.journal.transactions import INTERRUPTED
 from payasync.notifications.inbox import InboxEvent
+from payasync.notifications.notification import OF_ANOTHER
 
 IN_DOUBT: Final = 1
 """The exit code if outcomes are unknown, and nothing needs a person."""
@@ -40,6 +41,7 @@ class JournalStatus:
         manual: The intents that need a person, those in doubt included that the service cannot be asked about.
         unsent: The queued intents that a worker should have sent.
         events: The notifications that no handler could take, and that need a person.
+        others: The number of held notifications that name another merchant, and need nobody.
         leases: When the lease of each write that is *sending* ends. If its sender was interrupted, it is in doubt then.
         overdue: How long the service should have been queried already; zero if no query is late.
     """
@@ -50,15 +52,14 @@ class JournalStatus:
     manual: Sequence[Intent] = ()
     unsent: Sequence[Intent] = ()
     events: Sequence[InboxEvent] = ()
+    others: int = 0
     leases: Sequence[datetime] = ()
     overdue: timedelta = timedelta()
 
     @property
     def exit_code(self) -> int:
         """The exit code of the command."""
-        if self.manual or self.unsent or self.events:
-            return NEEDS_A_PERSON
-        return IN_DOUBT if self.doubtful else 0
+        return NEEDS_A_PERSON if self.manual or self.unsent or self.events else IN_DOUBT if self.doubtful else 0
 
 
 def status_of(intents: Iterable[Intent], events: Sequence[InboxEvent], at: datetime) -> JournalStatus:
@@ -66,11 +67,12 @@ def status_of(intents: Iterable[Intent], events: Sequence[InboxEvent], at: datet
 
     Args:
         intents: Those that have not ended.
-        events: The notifications that need a person.
+        events: The notifications that no handler could take.
         at: The time.
     """
     states = [(state_now(each, at), each) for each in intents]
     counts = Counter(state for state, _ in states)
+    mine = [each for each in events if not each.key.startswith(OF_ANOTHER)]
     asked = [(state, each) for state, each in states if not needs_person(each, at, _PATIENCE)]
     return JournalStatus(
         at=at,
@@ -78,7 +80,8 @@ def status_of(intents: Iterable[Intent], events: Sequence[InboxEvent], at: datet
         doubtful=sorted((each for state, each in asked if state == "unknown"), key=doubt_since),
         manual=[each for _, each in states if needs_person(each, at, _PATIENCE)],
         unsent=[each for state, each in states if state == "new" and is_unsent(each, at)],
-        events=events,
+        events=mine,
+        others=len(events) - len(mine),
         leases=[each.lease for state, each in states if state == "sending" and each.lease],
         overdue=at - min([at, *(moment for _, each in asked if (moment := each.lease or each.due))]),
     )
@@ -125,12 +128,12 @@ class StatusScreen:
             self._heading(status.unsent, words, "bold yellow")
             self._say("Is a worker running? If a write is no longer wanted, its command shows how to reject it.")
             self._list(status.unsent, status, commands=True)
-        self._show_events(status)
-        self._show_doubtful(status)
+        if status.events:
+            self._show_events(status)
+        if status.doubtful:
+            self._show_doubtful(status)
 
     def _show_doubtful(self, status: JournalStatus) -> None:
-        if not status.doubtful:
-            return
         self._heading(status.doubtful, ("is in doubt", "are in doubt"), "bold yellow")
         self._say("Each may have been done. Do not repeat it: the next command asks the service.")
         self._lines.paragraph((f"  {self._command('payasync reconcile')}", "cyan"))
@@ -139,8 +142,6 @@ class StatusScreen:
     def _show_events(self, status: JournalStatus) -> None:
         """Show notifications; they have no commands, because only a Receiver has their handlers."""
         many = len(status.events)
-        if not many:
-            return
         needs = "notification needs" if many == 1 else "notifications need"
         self._lines.write((f"  {many} {needs} a person", "bold red"))
         self._say("After you have removed the cause, call receiver.replay(ID), or receiver.replay_all(STATE).")
@@ -204,6 +205,7 @@ class StatusScreen:
                 {"id": each.id, "key": each.key, "kind": each.kind, "state": each.state, "reason": each.reason}
                 for each in status.events
             ],
+            "of_other_merchants": status.others,
         }
 
     def _fact(self, intent: Intent, at: datetime) -> dict[str, Any]:
@@ -225,4 +227,6 @@ def _summary(status: JournalStatus) -> Iterator[tuple[str, str, str]]:
         yield "In doubt", "nothing", "green"
     needs = len(status.manual) + len(status.unsent) + len(status.events)
     yield "A person", f"must look at {needs}" if needs else "is not needed", "bold red" if needs else "green"
+    if status.others:
+        yield "Held", f"{status.others:,} of other merchants: you need not do anything", ""
     yield "States", ", ".join(f"{many:,} {state}" for state, many in status.counts.items() if many) or "all ended", ""

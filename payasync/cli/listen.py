@@ -23,7 +23,7 @@ from payasync.cli.verify_notification import HttpMessage, read
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError, PayasyncError, clean, plain
 from payasync.notifications.inbox import Added
-from payasync.notifications.ingest import Answer, Ingest, IngestResult, explain
+from payasync.notifications.ingest import OTHER_BODY, Answer, Ingest, IngestResult, explain
 from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw, unreadable
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import verification_of
@@ -39,7 +39,6 @@ Verdict = Literal["verified", "hint", "held", "refused", "not kept"]
 
 NO_KIND: Final = "its kind is unknown: give the service one of the addresses above"
 TOO_MUCH: Final = "it is too long, or too many arrive at the same time"
-OTHER_BODY: Final = "an earlier notification with this key had another body"
 CLOSING_SECONDS: Final = 0.5
 
 _AMOUNTS: Final = ("refundAmt", "totalAmt", "amount")
@@ -159,8 +158,7 @@ async def run(
             application = web.Application()
             # A service may have been given any path.
             application.router.add_post("/{path:.*}", listener.answer)
-            server = Server(listening)
-            async with server.serve(application, shutdown_timeout=CLOSING_SECONDS, logger=_http_logger):
+            async with Server(listening).serve(application, shutdown_timeout=CLOSING_SECONDS, logger=_http_logger):
                 screen.opened(info)
                 await stop.wait()
         finally:
@@ -212,6 +210,7 @@ class Inspection:
         status: The HTTP status that it was answered with.
         kind: `payment`, `refund` or `subscription`; empty if unknown, like all that follow.
         event: The service's own name of the event.
+        event_time: The event's own time; `None` if unknown.
         reference: The number of the order, the refund or the subscription.
         amount: The amount, in whatever unit it has.
         key: The key that two notifications of one event share.
@@ -225,6 +224,7 @@ class Inspection:
     status: int
     kind: str = ""
     event: str = ""
+    event_time: datetime | None = None
     reference: str = ""
     amount: str = ""
     key: str = ""
@@ -260,6 +260,7 @@ def inspect(result: IngestResult, profile: Profile, at: datetime, kind: str | No
         status=status,
         kind=parsed.kind or kind or "",
         event=parsed.event or received.event or "",
+        event_time=received.event_time,
         reference=parsed.out_refund_no or parsed.out_trade_no or parsed.subscription_id or parsed.payment_id or "",
         amount=_amount(parsed, profile),
         key=received.key,
@@ -371,7 +372,7 @@ class ListenScreen:
     def received(self, seen: Inspection) -> None:
         """Show a notification."""
         if self._json:
-            self._lines.write(json.dumps({**asdict(seen), "at": seen.at.isoformat(timespec="milliseconds")}))
+            self._lines.write(json.dumps(asdict(seen), default=partial(datetime.isoformat, timespec="milliseconds")))
             return
         facts: tuple[Part, ...] = (f"{seen.kind or '-':12}  ",)
         if seen.key:

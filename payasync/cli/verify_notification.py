@@ -265,6 +265,9 @@ def _facts(message: HttpMessage, verification: Verification, kind: str | None, n
         if (sent := _sent_at(verification.profile, parsed)) is not None:
             yield "Sent", _written(sent)
             yield "Age", f"{now - sent:.0f} seconds"
+        if path := verification.profile.notification.event_time:
+            lost = f"{'not found' if at(parsed.document, path, None) is None else 'unreadable'} at {path}"
+            yield "Event time", _written(parsed.event_time.timestamp()) if parsed.event_time else lost
     yield "Checked", verification.checks
 
 

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 from attrs import evolve, field, frozen
 from multidict import CIMultiDict
 
-from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, clean
+from payasync.errors import InvalidArgumentError, InvalidSignatureError, clean
 from payasync.middleware.observe import log
 from payasync.notifications.inbox import Added, Inbox, Received
 from payasync.notifications.notification import MAX_BYTES, WEBHOOK_ID, Headers, Notification, Raw, copy_body, webhook_id
@@ -16,7 +16,7 @@ from payasync.notifications.sends import Sends
 from payasync.notifications.transitions import hint_key
 from payasync.notifications.verification import Verification
 from payasync.profile.profile import Profile
-from payasync.settings import not_configured
+from payasync.settings import invalid_setting, not_configured
 from payasync.strict_json import ABSENT, loads
 
 MAX_WAITING: Final = 4000
@@ -30,6 +30,8 @@ RETRY_AFTER: Final = 5
 """Seconds."""
 Refusal: TypeAlias = Literal["invalid", "signature", "too_large"]
 """Why a notification is refused. Only the log says more, because a metric needs few values."""
+OTHER_BODY: Final = "an earlier notification with this key had another body"
+"""Why a notification is held as `Added.CONFLICT`."""
 BODILESS: Final = frozenset({204, 205, 304})
 
 MAX_REASON: Final = 400
@@ -137,38 +139,41 @@ class Ingest:
         Raises:
             InvalidArgumentError: `raw` is not bytes.
         """
-        body, limit = copy_body(raw), self._max_bytes
+        body, limit, verification = copy_body(raw), self._max_bytes, self._verification
         if len(body) > limit:
             self._report_refusal("too_large", f"its body is longer than max_bytes, {limit}")
             return IngestResult(self._too_large)
         try:
-            examined = self._verification.examine(body, headers, now=self._clock(), kind=kind, max_bytes=limit)
+            found, held, late = verification.examine(body, headers, now=self._clock(), kind=kind, max_bytes=limit)
         except (InvalidSignatureError, InvalidArgumentError) as error:
             self._report_refusal("signature" if isinstance(error, InvalidSignatureError) else "invalid", explain(error))
             return IngestResult(self.refusal, error=error)
-        notification, held, late = examined
-        verification, why = self._verification, explain(held) if held else ""
+        why = explain(held) if held else ""
         received = build_received(
-            notification, verification.profile, timed=verification.timed, signed=verification.proves, held=why
+            found, verification.profile, timed=verification.timed, signed=verification.proves, held=why
         )
         try:
-            received = await self._sends.counted(received, notification)
+            received = await self._sends.counted(received, found)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must come again
             return self._not_stored(error, received)
-        del examined, notification  # it is many times as large as its body, and the disk may be slow
+        del found  # it is many times as large as its body, and the disk may be slow
         stored = await self._store(received)
         if not late or stored.added is None:
             return stored
-        self._report_refusal("signature", why)
+        # A new one has been logged as held.
+        self._report_refusal("signature", why if stored.added is Added.AGAIN else "")
         return evolve(stored, answer=self.refusal, error=held)
 
     def _report_refusal(self, refusal: Refusal, why: str) -> None:
-        """Log why a notification is refused, the first of each class of reasons as a warning: anybody may send many."""
-        reason = clean(why, MAX_REASON)
-        kind = f"{refusal} {_DETAIL.sub('', reason)}"
-        level = logging.INFO if kind in self._warned_of else logging.WARNING
-        log(logger, level, "notification.refused", "refused a notification: %(reason)s", reason=reason)
-        self._warned_of.add(kind)
+        """Log why a notification is refused, the first of each class of reasons as a warning: anybody may send many.
+
+        An empty reason is only counted.
+        """
+        if reason := clean(why, MAX_REASON):
+            kind = f"{refusal} {_DETAIL.sub('', reason)}"
+            level = logging.INFO if kind in self._warned_of else logging.WARNING
+            log(logger, level, "notification.refused", "refused a notification: %(reason)s", reason=reason)
+            self._warned_of.add(kind)
         try:
             if self._on_refused is not None:
                 self._on_refused(refusal)
@@ -192,8 +197,10 @@ class Ingest:
             self._waiting -= 1
             self._waiting_bytes -= size
         if added in {Added.CONFLICT, Added.HELD}:
-            words = 'a genuine notification is held, and not handled: see receiver.events("held")'
-            log(logger, logging.WARNING, "notification.held", words, kind=received.kind)
+            words = 'a genuine notification is held, and not handled: %(reason)s. See receiver.events("held")'
+            level = logging.WARNING if received.verified else logging.INFO  # any merchant of the service can cause it
+            reason = clean(received.held, MAX_REASON) or OTHER_BODY
+            log(logger, level, "notification.held", words, kind=received.kind, reason=reason)
         elif not self.closed:
             self._on_stored()
         return IngestResult(self.acknowledgement, received, added)
@@ -205,8 +212,7 @@ class Ingest:
 
     def _warn_of_weak_key(self, received: Received) -> None:
         """Log once that events are identified by their bodies alone."""
-        dispatched = received.verified and not received.held
-        if dispatched and received.weak and received.kind and not self._warned_of_weak_key:
+        if received.verified and received.weak and received.kind and not (received.held or self._warned_of_weak_key):
             self._warned_of_weak_key = True
             words = (
                 "an event about a %(kind)s is identified by the hash of its body alone: if the service sends it again "
@@ -225,9 +231,8 @@ def _build_answer(which: str, status: int, body: str) -> Answer:
     if not body:
         return Answer(status)
     if status in BODILESS:
-        key = f"notification.{which}_body"
-        why = f"{key}: no body goes with the HTTP status {status}. Change one of the two"
-        raise ConfigurationError(why, field=key)
+        rule = f"must be empty: no body goes with the HTTP status {status}. Change one of the two"
+        raise invalid_setting(f"notification.{which}_body", rule)
     is_json = loads(body.encode()) is not ABSENT
     return Answer(status, body, {"Content-Type": "application/json" if is_json else "text/plain; charset=utf-8"})
 

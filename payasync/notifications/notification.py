@@ -27,7 +27,7 @@ from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
 from payasync.settings import invalid_setting
 from payasync.signing.templates import parse_time
-from payasync.strict_json import ABSENT, MAX_DEPTH, LongInteger, at, loads_exact
+from payasync.strict_json import ABSENT, LongInteger, at, explain_unread, loads_exact
 from payasync.transport.send import gunzip
 from payasync.wire.request import Request
 from payasync.wire.response import Response
@@ -83,7 +83,7 @@ class Notification:
         subscription_id: The subscription's number, likewise.
         payment_id: The service's number of the payment, at its path in responses.
         id: The inbox's number of the event, or `None` if it does not come from an inbox.
-        attempt: 1 the first time that it is dispatched.
+        attempt: 1 at the first attempt; a `NOT_YET` counts, too.
         confirmed: The service's response, if the service was asked to confirm it.
     """
 
@@ -313,11 +313,8 @@ def decode_body(body: bytes) -> dict[str, Any]:
     crowded = body.count(b"{") + body.count(b"[") > MAX_CONTAINERS + len(body) // 32
     document = ABSENT if crowded else loads_exact(body)
     if not isinstance(document, dict):
-        rule = (
-            f"a JSON object in UTF-8, no name twice in an object, every number finite, {MAX_DEPTH} deep at most, and "
-            "not of thousands of objects"
-        )
-        raise _error("raw", rule, "what arrived")
+        flaw = "one with thousands of brackets" if crowded else explain_unread(body)
+        raise _error("raw", "a JSON object in UTF-8", flaw)
     return document
 
 

@@ -90,6 +90,7 @@ def _is_path(value: str | None) -> bool:
 
 
 _IS_PATH: Final = must_be(_IN_THE_DOCUMENT, _is_path)
+_IS_TIME: Final = must_be(f"{_IN_THE_DOCUMENT} (use notification.header.timestamp)", _is_path)
 _COMPARED: Final = must_be(f"{_IN_THE_DOCUMENT}; or empty, to compare nothing", _is_path)
 _EXPECTED: Final = [
     must_be(f"a table, with {_IN_THE_DOCUMENT}", lambda table: "" not in table and all(map(_is_path, table))),
@@ -771,7 +772,7 @@ class NotificationShape:
         validator=each_must_be(_IN_THE_DOCUMENT, lambda path: path and _is_path(path)),
         metadata=asks("the path of a field that only notifications of a kind have, by our kinds", (), changed=True),
     )
-    time: str = _a_path("the path of the time of the delivery, which is new in each: the window judges it", ())
+    time: str = _a_path("the path of the time of the delivery, which is new in each: it is judged", (), rule=_IS_TIME)
     event_time: str = _a_path("the path of the event's own time: it is shown, and never judged", ())
     timezone: str = field(
         default="",

@@ -254,7 +254,10 @@ def test_help_and_mistakes_are_not_the_status() -> None:
 
 
 def test_notifications_that_need_a_person(tmp_path: Path) -> None:
-    """With `--inbox`, notifications that no handler could take are shown, and the exit code is 3."""
+    """With `--inbox`, notifications that no handler could take are shown, and the exit code is 3.
+
+    Those of other merchants need nobody, so that they are only counted.
+    """
     journal, inbox = tmp_path / "pay.db", tmp_path / "inbox.db"
     in_journal(journal, lambda journal: journal.list())
 
@@ -262,6 +265,7 @@ def test_notifications_that_need_a_person(tmp_path: Path) -> None:
         store = SqliteInbox(inbox, clock=START.timestamp)
         await store.add(received("payment:1", kind="payment", event="payment.paid"))
         await store.add(received("payment:2"))
+        await store.add(received("merchant:payment:3", held="it is another merchant's"))
         (claim, other) = await store.claim(2, 60.0)
         await store.finish(claim, "dead", "no coffee\x1b left")
         await store.finish(other, "done")
@@ -269,8 +273,10 @@ def test_notifications_that_need_a_person(tmp_path: Path) -> None:
 
     asyncio.run(park())
     arguments = ("--journal", str(journal), "--inbox", str(inbox))
-    ended, found = run(*arguments), json.loads(run(*arguments, "--json").stdout)["notifications"]
+    ended, told = run(*arguments), json.loads(run(*arguments, "--json").stdout)
+    found = told["notifications"]
 
+    assert ("  Held       1 of other merchants" in ended.stdout, 1) == (True, told["of_other_merchants"])
     assert (3, 3) == (ended.exit_code, run(*arguments, "--json").exit_code)
     assert "  1 notification needs a person" in ended.stdout.splitlines()
     assert "payment.paid payment:1  dead, " in ended.stdout
@@ -278,6 +284,22 @@ def test_notifications_that_need_a_person(tmp_path: Path) -> None:
     assert f"{DOCUMENTATION}how-to/notifications.html#what-needs-a-person" in ended.stdout
     assert "\n### Handle a held event\n" in Path("docs/how-to/notifications.md").read_text(encoding="utf-8")
     assert [("payment:1", "payment", "dead")] == [(each["key"], each["kind"], each["state"]) for each in found]
+
+
+def test_notifications_of_others_are_no_alarm(tmp_path: Path) -> None:
+    """If the inbox holds only notifications of other merchants, the exit code is 0, and nobody must look."""
+    journal, inbox = tmp_path / "pay.db", tmp_path / "inbox.db"
+    in_journal(journal, lambda journal: journal.list())
+
+    async def hold() -> None:
+        store = SqliteInbox(inbox, clock=START.timestamp)
+        await store.add(received("merchant:payment:1", held="it is another merchant's"))
+        await store.aclose()
+
+    asyncio.run(hold())
+    ended = run("--journal", str(journal), "--inbox", str(inbox))
+
+    assert (0, True) == (ended.exit_code, "A person   is not needed" in ended.stdout)
 
 
 def test_no_notification_is_cut_off(tmp_path: Path) -> None:

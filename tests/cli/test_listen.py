@@ -26,9 +26,9 @@ from rich.console import Console
 
 from payasync import Credentials, InvalidArgumentError, InvalidSignatureError, NotificationShape, SignedHeader
 from payasync.cli.commands import payasync
-from payasync.cli.listen import NO_KIND, OTHER_BODY, TOO_MUCH, Inspection, ListenScreen, inspect
+from payasync.cli.listen import NO_KIND, TOO_MUCH, Inspection, ListenScreen, inspect
 from payasync.notifications import Added, Answer, SqliteInbox, parse
-from payasync.notifications.ingest import Ingest, IngestResult, build_received
+from payasync.notifications.ingest import OTHER_BODY, Ingest, IngestResult, build_received
 from payasync.notifications.notification import MAX_BYTES
 from payasync.notifications.verification import sign_webhook, verification_of
 from payasync.sandbox import PROFILE
@@ -459,6 +459,7 @@ MISSING: Final = InvalidSignatureError("it is not verified", field="webhook-id",
         (arrival(PAID), asdict(HEARD)),
         (arrival(REFUNDED, "refund.succeeded"), {"reference": "R1", "amount": "100"}),
         (arrival(RENEWED, "subscription.renewed"), {"reference": "S1", "amount": "900"}),
+        (arrival(PAID, event_time=AT), {"event_time": AT}),
         (arrival({"outTradeNo": "T1"}), {"reference": "T1", "amount": ""}),
         (arrival({"outTradeNo": "T1", "amount": {"value": 1}}), {"reference": "T1", "amount": ""}),
         (arrival({}), {"reference": "", "amount": ""}),
@@ -494,6 +495,17 @@ def shown_lines(seen: Inspection, width: int | None) -> list[str]:
     console = Console(file=written, width=width, force_terminal=width is not None, color_system=None, highlight=False)
     ListenScreen(console=console).received(seen)
     return [line.rstrip() for line in written.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("moment", [AT, None])
+def test_times_in_json(moment: datetime | None) -> None:
+    """`--json` has the times of the arrival and of the event in ISO 8601; `null` if the event has none."""
+    written = io.StringIO()
+    ListenScreen(json=True, console=Console(file=written, width=1000)).received(evolve(HEARD, event_time=moment))
+    told = json.loads(written.getvalue())
+
+    assert AT == datetime.fromisoformat(told["at"])
+    assert moment == (told["event_time"] and datetime.fromisoformat(told["event_time"]))
 
 
 @pytest.mark.parametrize(("width", "there"), [(80, False), (119, False), (120, True), (None, True)])

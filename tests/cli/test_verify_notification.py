@@ -83,6 +83,7 @@ def test_genuine() -> None:
         "Key": 'payment:["T1","SBX_PAID"]',
         "Sent": SENT,
         "Age": "120 seconds",
+        "Event time": "not found at timestamp",
         "Checked": "webhook-signature over the body, by 1 of your keys; webhook-timestamp within 300 seconds",
     } == facts(result)
 
@@ -283,6 +284,25 @@ def test_not_signed_at_all(toml: Callable[[str], Path]) -> None:
     assert ("T1", SENT, "nothing") == tuple(facts(result)[name] for name in ("Order", "Sent", "Checked"))
     assert facts(result)["Key"].endswith("(weak: a hash of the body)")
     assert "9999999999999 seconds after 1970" == facts(later)["Sent"]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"paidAt": 1_800_000_000}, SENT),
+        ({"paidAt": "yesterday"}, "unreadable at data.paidAt"),
+        ({"paidAt": None}, "not found at data.paidAt"),
+        ({}, "not found at data.paidAt"),
+    ],
+)
+def test_event_time(given: dict[str, Any], shown: str, toml: Callable[[str], Path]) -> None:
+    """The event's own time is shown, or why there is none. A profile without its path shows nothing."""
+    file, raw = toml("none"), json.dumps({"data": {**DATA, **given}}).encode()
+    before = facts(check(raw, "--profile", file))
+    file.write_text(file.read_text().replace("[signature]", 'event_time = "data.paidAt"\n[signature]'))
+    after = facts(check(raw, "--profile", file))
+
+    assert [None, shown] == [each.get("Event time") for each in (before, after)]
 
 
 def test_signed_for_any_merchant(toml: Callable[[str], Path]) -> None:

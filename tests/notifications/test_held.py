@@ -106,6 +106,38 @@ async def test_late_copy_of_a_handled_event_is_not_stored(shop: Shop) -> None:
     assert (NO, ["done"]) == (late, await shop.states())
 
 
+@pytest.mark.parametrize(
+    ("late", "data", "name", "level", "words"),
+    [
+        (0, OTHERS, "notification.held", "INFO", "it is another merchant's"),
+        (3600, PAID, "notification.held", "WARNING", "webhook-timestamp is 3600 seconds ago"),
+        (3600, PAID, "notification.refused", "WARNING", "webhook-timestamp is 3600 seconds ago"),
+    ],
+    ids=["of another merchant", "late", "late again"],
+)
+async def test_log_says_once_why_an_event_is_held(
+    late: float, data: Any, name: str, level: str, words: str, *, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A new held event is logged as held, with the reason; a stored late one as refused. Both late ones are counted.
+
+    Any merchant of the service can cause an event of another merchant, so it is no alarm.
+    """
+    caplog.set_level("INFO", "payasync.notifications")
+    refused = list[str]()
+    async with opened(tmp_path, on_refused=refused.append) as shop:
+        times = 2 if name.endswith("refused") else 1
+        for _ in range(times):
+            caplog.clear()
+            await shop.take(data, time=shop.clock.now - late)
+    (record,) = caplog.records
+    facts = vars(record)
+
+    assert (name, level) == (facts["event_name"], record.levelname)
+    assert words in facts["reason"]
+    assert facts["reason"] in record.getMessage()
+    assert ["signature"] * times * bool(late) == refused
+
+
 async def test_unreadable_event_warns_of_no_weak_key(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     """An event that is held because it cannot be read says nothing about how events are identified."""
     raw = sign_notification(PAID, profile=SIGNED, credentials=CREDENTIALS, kind="payment", time=shop.clock.now)

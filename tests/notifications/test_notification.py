@@ -211,6 +211,33 @@ def test_hostile_bodies(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("raw", "flaw"),
+    [
+        (b"{", "other bytes"),
+        (b"", "other bytes"),
+        (b"\xff", "other bytes"),
+        (b"[1]", "a list"),
+        (b"null", "a single value"),
+        (b"4.5", "a single value"),
+        (b'{"a":1,"a":2}', "one with a name twice in an object"),
+        (b'{"a":[{"b":null,"b":%b}]}' % (b"7" * 5000), "one with a name twice in an object"),
+        (b'{"a":1e400}', "one with a number that is not finite"),
+        (b'{"a":%b,"a":NaN}' % (b"7" * 5000), "one with a number that is not finite"),
+        (b'{"a":' * 33 + b"1" + b"}" * 33, "one nested deeper than 32"),
+        (b'{"a":%b,"b":%b}' % (b"7" * 5000, b"[" * 32 + b"]" * 32), "one nested deeper than 32"),
+        (b'{"a":[' * 40 + b"]}" * 40, "one nested deeper than 32"),
+        (b"[" * 2000, "one with thousands of brackets"),
+    ],
+)
+def test_error_says_why_a_body_cannot_be_read(raw: bytes, flaw: str) -> None:
+    """The error names the rule of JSON that a body breaks."""
+    with pytest.raises(InvalidArgumentError) as refused:
+        read(raw)
+
+    assert f"raw must be a JSON object in UTF-8, not {flaw}" == str(refused.value)
+
+
+@pytest.mark.parametrize(
     ("raw", "expected"),
     [
         (b'\xef\xbb\xbf{"a":1}', {"a": 1}),
@@ -242,7 +269,7 @@ def test_so_many_objects(item: bytes, count: int, *, taken: bool) -> None:
     if taken:
         assert read(raw, BARE, max_bytes=len(raw)).weak
     else:
-        with pytest.raises(InvalidArgumentError, match="thousands of objects"):
+        with pytest.raises(InvalidArgumentError, match="thousands of brackets"):
             read(raw, BARE, max_bytes=len(raw))
 
 
