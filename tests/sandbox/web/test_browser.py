@@ -263,10 +263,12 @@ async def pages_of(context: BrowserContext, sandbox: Sandbox) -> AsyncGenerator[
     await busy(sandbox)
     await page.goto(link(sandbox))
     yield "busy dashboard", page
-    await page.get_by_role("link", name=re.compile(LONG)).first.click()
+    async with page.expect_navigation():
+        await page.get_by_role("link", name=re.compile(LONG)).first.click()
     yield "timeline", page
     await page.goto(sandbox.url)
-    await page.get_by_title("Show the request").first.click(timeout=5000)
+    async with page.expect_navigation():
+        await page.get_by_title("Show the request").first.click(timeout=5000)
     yield "request", page
     await page.goto(await pay_page(sandbox, out_trade_no="T9"))
     await page.get_by_role("button", name="Decline").click()
