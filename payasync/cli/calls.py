@@ -295,7 +295,8 @@ class CallCommand:
         now = datetime.now(UTC)
         # The second one is for services that take digits only.
         for number in f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}", f"{now:%y%m%d%H%M%S}{secrets.randbelow(10**8):08}":
-            request = self.kind(**{**arguments, name: number})
+            numbered: dict[str, Any] = {**arguments, name: number}
+            request = self.kind(**numbered)
             try:
                 session.check(request)
             except InvalidArgumentError as error:

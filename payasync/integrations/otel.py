@@ -13,17 +13,10 @@ from time import monotonic, perf_counter
 from typing import Final, TypeAlias, get_args
 
 from attrs import Factory, define, frozen
+from opentelemetry import trace
 from opentelemetry.context import Context, attach, create_key, detach, get_value, set_value
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
-from opentelemetry.trace import (
-    INVALID_SPAN,
-    Span,
-    SpanKind,
-    StatusCode,
-    TracerProvider,
-    get_tracer,
-    set_span_in_context,
-)
+from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from yarl import URL
 
@@ -142,7 +135,7 @@ class OpenTelemetry:
         meter_provider: MeterProvider | None = None,
         propagate: bool = False,
     ) -> None:
-        self._tracer = get_tracer(SCOPE, __version__, tracer_provider)
+        self._tracer = trace.get_tracer(SCOPE, __version__, tracer_provider)
         self._propagator = TraceContextTextMapPropagator() if propagate else None
         self._samples: dict[str, _Sample] = {}
         meter = get_meter(SCOPE, __version__, meter_provider)
@@ -198,7 +191,7 @@ class OpenTelemetry:
                     self._key_errors.add(1, {"error.type": failed})
                 self._calls.record(seconds, facts | _end(traced.span, failed))
 
-            context = set_value(_CALL, traced, set_span_in_context(traced.span))
+            context = set_value(_CALL, traced, trace.set_span_in_context(traced.span))
             return await _send_within(context, call, send, finish)
 
         return send_traced
@@ -225,7 +218,7 @@ class OpenTelemetry:
                 failed = str(ended.status) if ended.status >= FAILED_STATUS else ""
             self._attempts.record(seconds, facts | _end(span, failed))
 
-        context = set_span_in_context(span)
+        context = trace.set_span_in_context(span)
         return await _send_within(context, self._with_trace(call, context), send, finish)
 
     def on_event(self, event: Event) -> None:
@@ -317,7 +310,7 @@ class OpenTelemetry:
     def _start(self, name: str, kind: SpanKind, attributes: Mapping[str, str | int]) -> Span:
         with _harmless:
             return self._tracer.start_span(name, kind=kind, attributes=attributes)
-        return INVALID_SPAN
+        return trace.INVALID_SPAN
 
     def _start_attempt(self, call: Call, traced: _TracedCall, facts: Attributes) -> Span:
         operation = call.operation

@@ -406,9 +406,6 @@ def _build_actions(service: Service, url: str) -> dict[str, Action]:
     def describe_new(order: Order) -> Mapping[str, Any]:
         return dialect.describe_order(order, url + gateway_path(order), order.origin)
 
-    def describe_payment(order: Order) -> Mapping[str, Any]:
-        return dialect.describe_order(order, thing="payment")
-
     def run(act: Callable[..., T], describe: Callable[[T], Mapping[str, Any]]) -> Action:
         return lambda arguments: describe(act(**arguments))
 
@@ -418,7 +415,7 @@ def _build_actions(service: Service, url: str) -> dict[str, Action]:
         "orders.query": run(service.asked_order, dialect.describe_order),
         "orders.close": run(service.close_order, dialect.describe_order),
         "refunds.create": run(service.create_refund, dialect.describe_refund),
-        "payments.status": run(service.payment, describe_payment),
+        "payments.status": run(service.payment, partial(dialect.describe_order, thing="payment")),
         "refunds.status": lambda arguments: dialect.describe_refund(service.asked_refund(arguments["identifier"])),
         "subscriptions.create": run(service.create_subscription, dialect.describe_subscription),
         "subscriptions.update": run(service.update_subscription, dialect.describe_subscription),

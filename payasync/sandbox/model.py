@@ -1,6 +1,5 @@
 """The values that the sandbox stores: orders, refunds, subscriptions, notifications, timers and its timeline."""
 
-from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -32,7 +31,7 @@ OrderState = Literal["pending", "paid", "failed", "expired", "closed"]
 RefundState = Literal["processing", "succeeded", "failed"]
 SubscriptionState = Literal["scheduled", "active", "past_due", "cancelled"]
 Decision = Literal["authorize", "decline", "cancel"]
-DECISIONS: Final[Mapping[str, Decision]] = {decision: decision for decision in get_args(Decision)}
+DECISIONS: Final[tuple[Decision, ...]] = get_args(Decision)
 Why: TypeAlias = Refusal
 
 

@@ -25,7 +25,7 @@ _WORD: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": arguments
 _KEY: Final[Schema] = {"type": "string", "description": "The idempotency key, the same for all attempts."}
 _DIGITS: Final = {"%Y": "[1-9][0-9]{3}", "%m": "(?:0[1-9]|1[0-2])", "%d": "(?:0[1-9]|[12][0-9]|3[01])"}
 """What parts of a date look like."""
-_TYPES: Final = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+_TYPES: Final[dict[type, str]] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 _STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "order": get_args(OrderState),
     "payment": get_args(OrderState),
@@ -274,8 +274,7 @@ def _describe_parameters(words: WireNames, operation: Operation) -> Iterator[dic
     for name, schema in properties.items():
         where = _place_of(words, operation, name)
         if where != "body":
-            needed = name in required or where == "path"
-            yield {"name": name, "in": where, "required": needed, "schema": schema}
+            yield {"name": name, "in": where, "required": name in required or where == "path", "schema": schema}
 
 
 def _place_of(words: WireNames, operation: Operation, name: str) -> str:

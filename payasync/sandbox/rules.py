@@ -103,7 +103,7 @@ MAX_DECLINES: Final = 3
 MAX_FAILURES: Final = 3
 """Charges in a row that fail before a subscription is cancelled."""
 CLOSABLE: Final[frozenset[OrderState]] = frozenset({"pending", "failed", "expired", "closed"})
-SETTLED: Final[frozenset[RefundState]] = frozenset({"succeeded", "failed"})
+SETTLED: Final[tuple[RefundState, ...]] = ("succeeded", "failed")
 
 
 def decide(order: Order, decision: Decision) -> Order:

@@ -5,7 +5,7 @@ import errno
 import ipaddress
 import logging
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, suppress
 from ipaddress import IPv4Address
@@ -20,7 +20,7 @@ from payasync.sandbox.model import RefusedError
 from payasync.strict_json import MAX_DEPTH, encodable, loads_exact
 from payasync.transport.pools import foreign_loop
 
-T = TypeVar("T")
+T = TypeVar("T", bound=str)
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
@@ -59,9 +59,8 @@ def listen(host: str, port: int, *, because: str = _KEYS) -> socket.socket:
     address = loopback_address(host, because)
     if type(port) is not int or not 0 <= port <= _MOST:
         raise ConfigurationError(f"port: cannot listen on {port!r}: it must be 0 to {_MOST}", field="port")
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        return socket.create_server((address, port), family=family)
+        return socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
     except OSError as error:
         in_use = "it is in use: stop what listens there, or choose another with --port or port=; 0 picks a free one"
         why = in_use if error.errno == errno.EADDRINUSE else error.strerror or str(error)
@@ -299,16 +298,17 @@ def require_text(fields: Mapping[str, str], name: str) -> str:
     raise RefusedError("invalid", f"{name} is missing", field=name)
 
 
-def read_choice(fields: Mapping[str, str], name: str, values: Mapping[str, T]) -> T:
+def read_choice(fields: Mapping[str, str], name: str, values: Sequence[T]) -> T:
     """Return the value that a field chooses.
 
     Raises:
         RefusedError: The field is missing, or is none of these.
     """
     text = require_text(fields, name)
-    if text not in values:
-        raise RefusedError("invalid", f"{name} must be {' or '.join(values)}", field=name)
-    return values[text]
+    for value in values:
+        if value == text:
+            return value
+    raise RefusedError("invalid", f"{name} must be {' or '.join(values)}", field=name)
 
 
 def read_query(request: web.Request) -> dict[str, str]:

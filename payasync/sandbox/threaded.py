@@ -126,6 +126,7 @@ class ThreadedSandbox:
         url: Where it listens.
         profile: What the service does.
         credentials: Those of its one merchant.
+        ledger: What the service really did; its methods block.
 
     Raises:
         ConfigurationError: As for `Sandbox`.
@@ -134,6 +135,7 @@ class ThreadedSandbox:
     url: str
     profile: Profile
     credentials: Credentials
+    ledger: Ledger
 
     def __init__(self, profile: Profile = PROFILE, **settings: Any) -> None:
         self._sandbox: Final = Sandbox(profile, **settings)
@@ -150,11 +152,6 @@ class ThreadedSandbox:
     def faults(self) -> Faults:
         """Arms faults, as for `Sandbox`: also before the start. They can be read after the end."""
         return cast("Faults", Proxy(self._reach, self._sandbox.faults))
-
-    @property
-    def ledger(self) -> Ledger:
-        """What the service really did; its methods block."""
-        return cast("Ledger", self.__getattr__("ledger"))
 
     @property
     def webhook_url(self) -> str | None:
@@ -255,8 +252,7 @@ class ThreadedSandbox:
         found = getattr(self._sandbox, name)
         if inspect.isroutine(found):
             return lambda *args, **named: self.call(found, *args, **named)
-        lives = type(found).__module__.startswith("payasync.sandbox")
-        return Proxy(self.call, found) if lives else found
+        return Proxy(self.call, found) if type(found).__module__.startswith("payasync.sandbox") else found
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *dir(self._sandbox)})

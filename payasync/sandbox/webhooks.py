@@ -185,8 +185,7 @@ class Deliveries:
             self._delayed.discard(notification.notification_id)
             return UNALTERED
         numbers = {notification.reference, *iterate_strings(json.loads(notification.body))}
-        kind = notification.event.partition(".")[0]
-        return self.faults.plan_delivery(kind, numbers, timed=self.signer.timed)
+        return self.faults.plan_delivery(notification.event.partition(".")[0], numbers, timed=self.signer.timed)
 
     def _delay(self, notification: Notification, plan: DeliveryPlan) -> str:
         self._delayed.add(notification.notification_id)
@@ -268,9 +267,8 @@ async def _read_start(content: aiohttp.StreamReader) -> bytes:
 
 def outgoing_client(*, allow_remote: bool) -> aiohttp.ClientSession:
     """Return a client that sends no cookies, uses no proxy, and connects to loopback only, unless allowed."""
-    factory = None if allow_remote else loopback_socket
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(socket_factory=factory, force_close=True),
+        connector=aiohttp.TCPConnector(socket_factory=None if allow_remote else loopback_socket, force_close=True),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS),
         auto_decompress=False,

@@ -90,8 +90,7 @@ class Fault:
             on: The operation, or the kind of notification.
             numbers: Those that it names.
         """
-        matches = self.on in {ANY, on} and (self.order is None or self.order in numbers)
-        if not self.armed or not matches:
+        if not self.armed or self.on not in {ANY, on} or self.order not in {None, *numbers}:
             return False
         self.seen += 1
         if self.seen < self.nth:

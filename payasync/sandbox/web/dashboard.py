@@ -26,10 +26,10 @@ from payasync.sandbox.model import (
     Notification,
     Order,
     Refund,
-    RefundState,
     RefusedError,
     Subscription,
 )
+from payasync.sandbox.rules import SETTLED
 from payasync.sandbox.server import Handler, read_body, read_choice, read_form, read_object, require_text
 from payasync.sandbox.service import Service
 from payasync.sandbox.timeline import RequestRecorder, describe_outcome
@@ -116,7 +116,6 @@ _LISTED: Final[Mapping[type[Any], tuple[str, tuple[str, ...]]]] = {
     Notification: ("notifications", ("notification_id", "event", "reference", "state", "tries")),
 }
 """What is listed, by what name, and what `/admin/ledger` shows: numbers, amounts and states, and no customer."""
-_ENDS: Final[Mapping[str, RefundState]] = {"succeeded": "succeeded", "failed": "failed"}
 
 
 @frozen
@@ -300,7 +299,7 @@ class Dashboard:
         return f"Order {number} is {order.state}."
 
     async def _settle_refund(self, fields: Fields) -> str:
-        number, state = require_text(fields, "out_refund_no"), read_choice(fields, "state", _ENDS)
+        number, state = require_text(fields, "out_refund_no"), read_choice(fields, "state", SETTLED)
         with self.service.store.transaction():
             refund = self.service.settle_refund(self.service.refund(number), state)
         return f"Refund {number} has {refund.state}."
@@ -312,7 +311,7 @@ class Dashboard:
         return f"Notification {number} is sent again."
 
     async def _advance_clock(self, fields: Fields) -> str:
-        unit, text = read_choice(fields, "unit", {unit: unit for unit in UNITS}), require_text(fields, "amount")
+        unit, text = read_choice(fields, "unit", UNITS), require_text(fields, "amount")
         if not (_NUMBER.fullmatch(text) and int(text)):
             raise RefusedError("invalid", f"amount must be a whole number from 1 to {MAX_ADVANCE}", field="amount")
         happened = Counter(each.what for each in await self.clock.advance(**{unit: int(text)}))
