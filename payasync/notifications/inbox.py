@@ -49,7 +49,7 @@ class Received:
         weak: The key is only that digest.
         kind: `payment`, `refund` or `subscription`; `None` if unknown.
         event: The service's own name of the event, if there is one.
-        verified: The service signed it.
+        verified: The service signed it, for this merchant.
         lasting: It is verified, but has no signed time, so it can come again at any time. Its key is never deleted.
         held: Why it is held from the start; empty: it is dispatched.
         raw: The body, as it was received, but without gzip.
