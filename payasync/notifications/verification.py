@@ -374,7 +374,9 @@ class Verification:
             notification = read(body, document, received, signed=not by_address)
         except InvalidArgumentError as error:
             routed = None if error.field == "kind" else kind
-            unread = with_facts(unreadable(body, received, routed, arrived), verified=not self.shared)
+            # Anybody can vary what a signature in the body does not cover, so that such rows are not kept for ever.
+            whole = notification_coverage(self.profile) is None
+            unread = with_facts(unreadable(body, received, routed, arrived), verified=whole and not self.shared)
             return Examined(_hold(unread), error, late=_is_late(late))
         return self._bind(notification, late)
 

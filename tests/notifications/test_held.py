@@ -150,6 +150,22 @@ async def test_unreadable_event_warns_of_no_weak_key(shop: Shop, caplog: pytest.
     assert "identified by the hash" not in caplog.text
 
 
+async def test_unsigned_part_that_varies_leaves_nothing_for_ever(tmp_path: Path) -> None:
+    """Who has one event with a signature in its body can vary the rest: what is held of that is deleted later."""
+    shape = evolve(SIGNED.notification, verification="body", signature="data.sign", header=None)
+    async with opened(tmp_path, profile=evolve(SIGNED, notification=shape)) as shop:
+        raw = sign_notification(PAID, profile=shop.profile, credentials=CREDENTIALS, kind="payment").raw
+        for number in range(3):
+            await shop.receiver.receive(b'{"n":1,"n":%d,' % number + raw[1:], {}, "payment")
+        stored = await shop.receiver.events("held")
+        later = datetime.fromtimestamp(shop.clock.now + 1, UTC)
+        inbox = SqliteInbox(shop.path, clock=shop.clock)
+        deleted = await inbox.forget(later)
+        await inbox.aclose()
+
+    assert (3, 3) == (len(stored), deleted)
+
+
 @pytest.mark.parametrize("path", ["shop.id", ""])
 async def test_merchant_is_compared_at_the_path_of_the_profile(path: str, tmp_path: Path) -> None:
     """`notification.merchant_id` says where the merchant stands; an empty text compares nothing."""
