@@ -173,6 +173,7 @@ def test_in_any_dialect(seed: int | None, tmp_path: Path) -> None:
     if profile.notification.verification == "body" and isinstance(scheme, SortedPairs) and not scheme.symmetric:
         private, public = (ed25519_keys if scheme.algorithm == "ed25519" else rsa_keys)(tmp_path)
         key, keys = Secret(private.read_text()), Credentials("M1", service_keys=public.read_text())
+        profile = evolve(profile, signature=evolve(scheme, service_key="merchant"))
     data = dict[str, Any](DATA)
     # Where one key signs both ways, the state is what no request says.
     set_at(data, profile.answer.order_status, profile.states.order["paid"][0])
