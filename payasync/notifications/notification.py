@@ -233,7 +233,10 @@ def parse_event(event: "InboxEvent", profile: Profile, kind: str | None) -> Noti
     # As another kind, it would have another key.
     named = kind == event.kind and event.digest and not event.key.startswith((HELD, OF_ANOTHER, SIGNED))
     known = (event.key, event.weak, event.digest) if named else None
-    read = read_document(body, document, headers, profile=profile, kind=kind, received_at=arrived, identity=known)
+    unknown = kind is None and event.key.startswith(HELD)  # until a person says its kind
+    read = read_document(
+        body, document, headers, profile=profile, kind=kind, received_at=arrived, identity=known, signed=unknown
+    )
     # A name that stood in a header was stored without the header.
     return with_facts(read, verified=event.verified, event=read.event or event.event)
 

@@ -278,9 +278,13 @@ async def test_person_says_the_kind_of_an_event_without_a_name(tmp_path: Path) -
         got = shop.recording()
         await shop.receiver.receive(b'{"data":{"outTradeNo":"T1","status":"SBX_PAID"}}', {}, "payment")
         (held,) = await shop.receiver.events("held")
+        await shop.receiver.replay_all("held")
+        await shop.receiver.settle()
+        states = await shop.states()
         await shop.receiver.replay(held.id, kind="payment")
         await shop.receiver.settle()
 
+        assert ["held"] == states
         assert "kind" in held.reason
         assert ["payment"] == [each.kind for each in got]
 
