@@ -42,7 +42,7 @@ def stopped_by_signals(last_word: Callable[[], bool] | None = None) -> asyncio.E
 
     # Only the main thread calls `handle`. The kernel may interrupt another thread, or this one immediately before the
     # loop waits. asyncio lets all signals wake the loop when it handles one: nobody sends SIGURG, which has no effect.
-    with suppress(NotImplementedError):  # on Windows, whose loops do so by themselves
+    if hasattr(signal, "SIGURG"):  # Windows lacks it, and its loops do so by themselves
         loop.add_signal_handler(signal.SIGURG, bool)
     for each in heeded:
         signal.signal(each, handle)

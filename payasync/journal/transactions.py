@@ -70,6 +70,7 @@ _FIRST_SEND: Final = {**_FIRST_IN_QUEUE, "state": "sending", "attempts": 1, "fen
 is filled faster than one that grows.
 """
 _OPEN: Final[frozenset[State]] = frozenset({"sending", *ASKED_STATES})
+"""The states of a close whose outcome is not known yet."""
 
 T = TypeVar("T")
 

@@ -378,6 +378,20 @@ async def test_close_that_was_stored_before_its_order_is_sent_again(store: Journ
     assert [("closed", 1), ("closed", 1)] == [(each.state, each.attempts) for each in (first, again)]
 
 
+async def test_notification_ends_no_close_that_was_stored_before_its_order(store: Journal, clock: Clock) -> None:
+    """A close in doubt that was stored before its order is ended by no notification: that may be of an order before."""
+    async with ordering(store, clock) as orders:
+        orders.says |= {"/payment/closeorder": LOST, "/payment/orderquery": order("PENDING")}
+        await orders.called(CLOSE)
+        (close,) = await store.find("orders.close", NUMBER)
+        await orders.called(PLACE)
+        await orders.called(CLOSE)
+        told = await store.told("orders.close", NUMBER, "closed", {}, merchant="M1")
+        (after,) = await store.find("orders.close", NUMBER)
+
+    assert ("unknown", [], "unknown") == (close.state, told, after.state)
+
+
 async def test_notification_ends_no_queued_close_of_an_order_that_was_placed_again(orders: Orders) -> None:
     """A notification may be about the first order: it does not end a queued close of the second one."""
     await orders.called(PLACE)

@@ -427,6 +427,25 @@ def test_only_a_second_place_delays_the_end_of_a_close(sends: int, expected: Sta
     assert expected == decided(close, said("succeeded"), 10, place=place).state
 
 
+@pytest.mark.parametrize(("number", "expected"), [(0, "succeeded"), (2, "unknown")])
+def test_place_that_was_stored_after_its_close_is_a_second_one(number: int, expected: State) -> None:
+    """If a close was stored before its place, it was of an order before: "closed" may still be of that one."""
+    place = kept(
+        id=number, operation="orders.place", state="accepted", attempts=1, updated=START + timedelta(seconds=55)
+    )
+    close = unknown(operation="orders.close", reference="T1", number="orders.close:T1")
+
+    assert expected == decided(close, said("succeeded"), 65, place=place).state
+
+
+def test_jump_of_the_clock_ends_no_quarantine_of_a_place() -> None:
+    """If the wall clock jumped since a second place ended, the monotonic clock decides when "closed" counts."""
+    facts = {"operation": "orders.place", "state": "unknown", "attempts": 2, "tick": "a 100.0"}
+    close = unknown(operation="orders.close", reference="T1", number="orders.close:T1", tick="a 111.0")
+
+    assert "unknown" == decided(close, said("succeeded"), 3600, place=kept(**facts)).state
+
+
 def test_place_that_becomes_manual_gives_its_close_no_further_day() -> None:
     """Without a quarantine, a close beside a second place becomes *manual* a day after its own send."""
     place = kept(operation="orders.place", state="manual", attempts=2, updated=START + DAY - MINUTE)
