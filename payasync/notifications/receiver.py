@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Self, TypeVar
+from weakref import ref
 
 from attrs import field, frozen
 
@@ -228,7 +229,7 @@ class Receiver:
             sends=sends,
         )
         self.asgi: Final = AsgiApplication(self, max_bytes)
-        receiving[self] = credentials  # last: nothing fails after it
+        receiving[ref(self, receiving.pop)] = credentials  # last: nothing fails after it
         if verification.shared and not key_owner(profile)[1]:
             log(logger, logging.WARNING, "notification.key_assumed_shared", SHARED)
 
@@ -395,7 +396,7 @@ class Receiver:
         if self._ingest.closed:
             return
         self._ingest.closed = True
-        receiving.pop(self, None)
+        receiving.pop(ref(self), None)
         try:
             if self._current is not None and self._current.runs_in_this_loop:
                 await self._current.aclose(grace)

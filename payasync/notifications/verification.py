@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from inspect import iscoroutinefunction
 from typing import ClassVar, Final, NamedTuple, TypeAlias, cast
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType
 
 from attrs import evolve, field, frozen
 from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
@@ -437,14 +437,14 @@ class CustomVerification(Verification):
             raise _error("verifier", "does not say that it is from the service")
 
 
-receiving: Final = WeakKeyDictionary[object, Credentials]()
+receiving: Final[dict[ReferenceType[object], Credentials]] = {}
 """The credentials of the open receivers of this process."""
 
 
 def shares_keys(mine: Credentials) -> bool:
     """Return whether an open receiver of another merchant has one of these keys."""
-    keys = {mine.signing_key, *mine.service_keys, *mine.notification_keys} - {None}
-    others = [each for each in list(receiving.values()) if each.merchant_id != mine.merchant_id]
+    others = [each for each in tuple(receiving.values()) if each.merchant_id != mine.merchant_id]
+    keys = {mine.signing_key, *mine.service_keys, *mine.notification_keys} - {None} if others else set[Secret]()
     return any(not keys.isdisjoint((each.signing_key, *each.service_keys, *each.notification_keys)) for each in others)
 
 

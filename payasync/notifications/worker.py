@@ -461,21 +461,27 @@ class Worker:
         return Transition("pending", "; ".join(failures)) if failures else Transition("done")
 
     async def _run(self, handler: Handler, notification: Notification) -> None:
-        seconds, warn = self.limits.handler_timeout, partial(_warn, handler.name, notification)
         call: Callable[[], Any] = partial(handler.function, notification)
         if handler.transaction is not None:
             mark = hash_mark(handler.name, self.merchant_id, notification.dedup_key)
             now = datetime.fromtimestamp(self.pace.clock(), UTC)
             call = partial(handler.transaction.call, mark, now, partial(handler.function, notification))
-        name = f"payasync-handler {id(handler.function)} {notification.dedup_key}"
-        for earlier in [each for each in living_threads() if each.name == name]:  # of a loop that has ended
-            await run_in_thread("payasync-handler", seconds, earlier.join, warn)
-        result = await run_in_thread(name, seconds, call, warn) if handler.plain else call()
+        result = await self._run_plain(handler, notification, call) if handler.plain else call()
         if isawaitable(result):  # also of a plain function that wraps an `async def` one
-            result = await run_within(seconds, result, warn)
+            warn = partial(_warn, handler.name, notification)
+            result = await run_within(self.limits.handler_timeout, result, warn)
         if handler.transaction is not None and not result:
             words = "%(handler)s was not called for event %(event_id)s: its mark is already stored"
             log(logger, logging.INFO, "handler.not_called", words, handler=handler.name, event_id=notification.id)
+
+    async def _run_plain(self, handler: Handler, notification: Notification, call: Callable[[], Any]) -> Any:
+        """Call a plain function in a thread, after the end of a call for the same event in a loop that has ended."""
+        warn = partial(_warn, handler.name, notification)
+        run = partial(run_in_thread, seconds=self.limits.handler_timeout, warn=warn)
+        name = f"payasync-handler {id(handler.function)} {notification.dedup_key}"
+        for earlier in [each for each in living_threads() if each.name == name]:
+            await run("payasync-handler", work=earlier.join)
+        return await run(name, work=call)
 
 
 def _warn(who: str, notification: Notification) -> None:
