@@ -287,7 +287,7 @@ def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
         return Added.AGAIN
     if reason := values["held"]:
         same = yield SQL["same_key"], {**values, "key": values["key"].removeprefix(HELD)}
-        if any(other["state"] == "done" and other["sends"] >= values["sends"] for other in same):
+        if any(other["state"] == "done" for other in same):
             return Added.AGAIN
         yield SQL["add"], {**values, "state": "held", "reason": reason, "due": None}
         return Added.HELD

@@ -4,12 +4,11 @@ import re
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from payasync.endpoints import CREATE_REFUND, PLACE_ORDER
 from payasync.evidence.claims import STATE_CLAIMS, Claim, counts_after
-from payasync.notifications.inbox import Received
-from payasync.notifications.notification import Notification
+from payasync.notifications.notification import HELD, Notification
 from payasync.profile.profile import Profile
 from payasync.profile.wire_names import names_of
 
@@ -57,16 +56,14 @@ class Sends:
         sends, ago = await self.journal.sends(write, number, merchant=self.merchant_id)
         return max(sends, 1), counts_after(claim, write, self.profile.recovery.quarantine, sends=sends) - ago
 
-    async def counted(self, received: Received, event: Notification) -> Received:
-        """Return what is stored of an event, with the number of sends if it is verified, and says that a write ended.
+    async def name(self, event: Notification) -> tuple[str, int]:
+        """Return the key of a verified event that arrives or is replayed, and the sends of the write that has ended.
 
         Raises:
             StorageError: The journal cannot be read.
         """
-        if not (event.verified and _is_end(event, event.state)):
-            return received
-        sends, _ = await self.count(event, event.state)
-        return evolve(received, key=self.key(event, event.state, sends), sends=sends)
+        sends = (await self.count(event, event.state))[0] if _is_end(event, event.state) else 1
+        return self.key(event, event.state, sends), sends
 
     def key(self, event: Notification, state: str | None, sends: int) -> str:
         """Return the key of a verified event about the last send."""
@@ -80,7 +77,7 @@ class Sends:
         numbers = shape.out_trade_no, shape.out_refund_no, answer.payment_id
         same = {*states, *numbers, *(name for each in _SAME for name in names_of(self.profile, each))}
         kind = event.kind or ""
-        return event.dedup_key.startswith(f"{kind}:") and same.issuperset(shape.id.get(kind, ()))
+        return event.dedup_key.removeprefix(HELD).startswith(f"{kind}:") and same.issuperset(shape.id.get(kind, ()))
 
 
 def suffix(event: Notification, state: str | None, sends: int) -> str:

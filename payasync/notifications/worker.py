@@ -383,21 +383,21 @@ class Worker:
 
     async def _dispatch(self, claim: Claim) -> Transition:
         """Handle an event, and return its next state."""
-        notification = await self._read(claim)
-        if isinstance(notification, Transition):
-            return notification
-        handlers = select_handlers(self.handlers, notification)
-        if isinstance(handlers, Transition):
-            return handlers
-        if notification.kind in CONFIRMABLE:
-            age = self.pace.clock() - notification.received_at.timestamp()
-            try:
+        try:
+            notification = await self._read(claim)
+            if isinstance(notification, Transition):
+                return notification
+            handlers = select_handlers(self.handlers, notification)
+            if isinstance(handlers, Transition):
+                return handlers
+            if notification.kind in CONFIRMABLE:
+                age = self.pace.clock() - notification.received_at.timestamp()
                 confirmed = await self.confirmer.confirm(notification, claim, age)
-            except StorageError as error:
-                return Transition("pending", describe_error(error))
-            if isinstance(confirmed, Transition):
-                return confirmed
-            notification = confirmed
+                if isinstance(confirmed, Transition):
+                    return confirmed
+                notification = confirmed
+        except StorageError as error:
+            return Transition("pending", describe_error(error))
         remaining = [each for each in handlers if each.done_name(notification) not in claim.event.handled]
         held = await self._find_contradiction(remaining, notification)
         return held or await self._call(remaining, notification, claim)
@@ -415,9 +415,10 @@ class Worker:
         prefixed = event.key.startswith((HELD, OF_ANOTHER, SIGNED))
         signed = prefixed or event.verified
         verified = signed and (not self.shared() or any(named_merchants(profile, read.document, read.data)))
-        key = read.dedup_key if verified else hint_key(read, signed=True)
-        if prefixed and key != event.key and not await self.inbox.own(claim, key, verified=verified):
-            return Transition("superseded", "another event has its key")
+        if prefixed:  # its key is the one that it would have if it came now
+            key = (await self.confirmer.sends.name(read))[0] if verified else hint_key(read, signed=True)
+            if key != event.key and not await self.inbox.own(claim, key, verified=verified):
+                return Transition("superseded", "another event has its key")
         known = {} if prefixed else {"dedup_key": event.key, "weak": event.weak}
         facts = {"id": event.id, "attempt": event.attempts, "verified": verified, "_session": self.session, **known}
         notification = with_facts(read, **facts)

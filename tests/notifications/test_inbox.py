@@ -461,14 +461,6 @@ async def test_copies_of_an_event_that_waits_for_a_query_are_not_kept(inbox: Inb
     assert [Added.CONFLICT, Added.NEW] == [await inbox.add(received(**facts)), await inbox.add(received("hint:1"))]
 
 
-async def test_late_event_of_a_later_send_is_kept(inbox: Inbox) -> None:
-    """A late event is a copy of a handled one, but not if its number was sent again since."""
-    await inbox.finish(await claimed(inbox), "done")
-    late = [received("held:payment:1", "b", held="late", sends=sends) for sends in (1, 2)]
-
-    assert [Added.AGAIN, Added.HELD] == [await inbox.add(each) for each in late]
-
-
 async def test_replayed_event_may_be_of_a_kind_from_now_on(inbox: Inbox) -> None:
     """An event that is replayed with a kind gets the key that a redelivery has."""
     claim = await claimed(inbox, key="weak:a", weak=True)

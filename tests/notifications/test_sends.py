@@ -274,6 +274,37 @@ async def test_each_handler_is_told_of_each_failure(tmp_path: Path) -> None:
         assert [REFUND.key(ENDED, 2)] == told
 
 
+async def test_late_event_of_the_second_send_is_handled_once(tmp_path: Path) -> None:
+    """A late "failed" of the second send, held and replayed, is no copy of the first one. Its redelivery is a copy."""
+    async with sending(tmp_path, REFUND, ENDED) as shop:
+        await shop.told()
+        await shop.send(UNDER_WAY)
+        shop.say(ENDED)
+        data = {**REFUND.number, "status": REFUND.words[ENDED], "serial": 2}
+        await shop.take(data, "refund", time=shop.clock.now - 2 * SHAPE.tolerance)
+        held = await shop.last()
+        await shop.receiver.replay(held.id)
+        await shop.later(QUARANTINE + 100)
+        replayed = await shop.last()
+        await shop.handled(data, "refund", time=shop.clock.now - 2 * SHAPE.tolerance)
+        await shop.handled(data, "refund")
+
+        assert ("held", "done") == (held.state, replayed.state)
+        assert [(REFUND.key(ENDED), 1), (REFUND.key(ENDED, 2), 2)] == await shop.keys()
+        assert ["failed", "failed"] == shop.heard
+
+
+async def test_handled_event_supersedes_its_late_copy(tmp_path: Path) -> None:
+    """If a late "failed" of the second send comes again in time and is handled, no held copy of it is left."""
+    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY) as shop:
+        shop.say(ENDED)
+        await shop.take({**REFUND.number, "status": REFUND.words[ENDED]}, "refund", time=0)
+        await shop.told()
+        await shop.later(QUARANTINE)
+
+        assert (["superseded", "done"], ["failed"]) == (await shop.states(), shop.heard)
+
+
 @pytest.mark.parametrize("more", [{}, {"serial": 2}], ids=["same body", "other body"])
 async def test_event_of_an_earlier_send_takes_no_key(more: dict[str, Any], tmp_path: Path) -> None:
     """While "failed" of the first send waits, a genuine "failed" of the second send arrives: it is handled once."""

@@ -3,7 +3,7 @@
 -- name: same_key
 -- Also the same verified events that gave up the key for `key:id`, and wait for a query. The range is for the index:
 -- in any collation it has each of them.
-SELECT id, digest, state, attempts, sends, key = :key AS has_key FROM payasync_events
+SELECT id, digest, state, attempts, key = :key AS has_key FROM payasync_events
 WHERE key = :key OR (
     key BETWEEN :key || ':' || '0' AND :key || ':' || '99999999999999999999'
     AND key = :key || ':' || id AND digest = :digest AND verified AND due IS NOT NULL)
