@@ -153,9 +153,7 @@ class Ingest:
             found, verification.profile, timed=verification.timed, signed=verification.proves, held=why
         )
         try:
-            if found.verified:
-                key, sends = await self._sends.name(found)
-                received = evolve(received, key=key, sends=sends)
+            received = await self._sends.counted(received, found)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must come again
             return self._not_stored(error, received)
         del found  # it is many times as large as its body, and the disk may be slow

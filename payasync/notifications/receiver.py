@@ -203,9 +203,10 @@ class Receiver:
         self._profile: Final = verification.profile
         self._pace: Final = pace
         self._handlers: Final[list[Handler]] = []
-        sends = Sends(verification.profile, credentials.merchant_id, session.journal if session else None)
+        journal = session.journal if session else None
+        self._sends: Final = Sends(verification.profile, credentials.merchant_id, journal)
         limiter = QueryLimiter(pace.clock, max(concurrency // 2, 1))
-        confirmer = Confirmer(inbox, verification.profile, limiter, sends, pace.clock)
+        confirmer = Confirmer(inbox, verification.profile, limiter, self._sends, pace.clock)
         self._worker: Final = Worker(
             inbox=inbox,
             merchant_id=credentials.merchant_id,
@@ -226,7 +227,7 @@ class Receiver:
             on_refused=on_refused,
             max_bytes=max_bytes,
             max_waiting=max_waiting,
-            sends=sends,
+            sends=self._sends,
         )
         self.asgi: Final = AsgiApplication(self, max_bytes)
         receiving[ref(self, receiving.pop)] = credentials  # last: nothing fails after it
@@ -331,6 +332,7 @@ class Receiver:
 
         Raises:
             InvalidArgumentError: The number or the kind is invalid, or the event has another kind.
+            StorageError: The inbox or the journal cannot be read or written.
         """
         if not isinstance(event_id, int):
             rule = "the number of an event, from events()"
@@ -357,7 +359,8 @@ class Receiver:
         ):
             raise invalid_argument("kind", f"{event.kind}, which the event is of", kind)
         read = parse_event(event, self._profile, kind)
-        return await self._inbox.replay(event_id, build_received(read, self._profile, timed=False))
+        kept = build_received(read, self._profile, timed=False)
+        return await self._inbox.replay(event_id, await self._sends.counted(kept, read))
 
     async def replay_all(self, state: StateName) -> int:
         """Replay all events of a state; return how many were replayed.

@@ -4,10 +4,11 @@ import re
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from payasync.endpoints import CREATE_REFUND, PLACE_ORDER
 from payasync.evidence.claims import STATE_CLAIMS, Claim, counts_after
+from payasync.notifications.inbox import Received
 from payasync.notifications.notification import HELD, Notification
 from payasync.profile.profile import Profile
 from payasync.profile.wire_names import names_of
@@ -64,6 +65,17 @@ class Sends:
         """
         sends = (await self.count(event, event.state))[0] if _is_end(event, event.state) else 1
         return self.key(event, event.state, sends), sends
+
+    async def counted(self, received: Received, event: Notification) -> Received:
+        """Return what is stored of an event under that key, if it is verified.
+
+        Raises:
+            StorageError: The journal cannot be read.
+        """
+        if not event.verified:
+            return received
+        key, sends = await self.name(event)
+        return evolve(received, key=key, sends=sends)
 
     def key(self, event: Notification, state: str | None, sends: int) -> str:
         """Return the key of a verified event about the last send."""

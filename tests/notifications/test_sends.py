@@ -294,6 +294,23 @@ async def test_late_event_of_the_second_send_is_handled_once(tmp_path: Path) -> 
         assert ["failed", "failed"] == shop.heard
 
 
+async def test_kind_that_a_person_says_names_the_second_send(tmp_path: Path) -> None:
+    """A second "failed" without an event name, replayed with its kind, is no copy of the first one."""
+    says = evolve(SAYS, notification=evolve(SHAPE, kinds={**SHAPE.kinds, "refund": ("refund.ended",)}))
+    async with sending(tmp_path, REFUND, ENDED, says=says) as shop:
+        await shop.told()
+        await shop.send(UNDER_WAY)
+        shop.say(ENDED)
+        await shop.take({**REFUND.number, "status": REFUND.words[ENDED], "serial": 2}, None)
+        held = await shop.last()
+        await shop.receiver.replay(held.id, kind="refund")
+        await shop.later(QUARANTINE)
+
+        assert ("held", None) == (held.state, held.kind)
+        assert [(REFUND.key(ENDED), 1), (REFUND.key(ENDED, 2), 1)] == await shop.keys()
+        assert ["failed", "failed"] == shop.heard
+
+
 async def test_handled_event_supersedes_its_late_copy(tmp_path: Path) -> None:
     """If a late "failed" of the second send comes again in time and is handled, no held copy of it is left."""
     async with sending(tmp_path, REFUND, ENDED, UNDER_WAY) as shop:
