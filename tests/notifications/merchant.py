@@ -166,7 +166,7 @@ class Shop:
         given: dict[str, Any] = {"time": self.clock.now, "id": f"msg_{next(self._ids)}", **settings}
         return sign_notification(data, profile=self.profile, credentials=self.credentials, kind=kind, **given)
 
-    async def take(self, data: Mapping[str, Any] = PAID, kind: str = "payment", **settings: Any) -> Answer:
+    async def take(self, data: Mapping[str, Any] = PAID, kind: str | None = "payment", **settings: Any) -> Answer:
         """Have the receiver accept such a notification."""
         signed = self.sign(data, kind, **settings)
         return await self.receiver.receive(signed.raw, signed.headers)
