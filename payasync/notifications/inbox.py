@@ -57,6 +57,7 @@ class Received:
         received_at: The time of arrival, an aware datetime.
         event_time: When it happened, as the service says, if the profile locates that.
         sends: How often the journal had sent the write that has ended; 1 for any other event.
+        told: The number and our state that a verified event tells.
     """
 
     key: str
@@ -72,6 +73,7 @@ class Received:
     received_at: datetime
     event_time: datetime | None = None
     sends: int = 1
+    told: str | None = None
 
 
 class Added(Enum):
@@ -121,6 +123,7 @@ class InboxEvent:
     handled: frozenset[str] = frozenset()
     event_time: datetime | None = None
     sends: int = 1
+    told: str | None = None
 
 
 @frozen(kw_only=True)
@@ -159,17 +162,17 @@ class Inbox(ABC):
     """The statement that records that a handler has handled an event."""
 
     @abstractmethod
-    async def _run(self, work: Callable[[datetime], Statements[T]], key: str = "") -> T:
+    async def _run(self, work: Callable[[datetime], Statements[T]], *keys: str | None) -> T:
         """Run a transaction, and return its result after the commit.
 
         Args:
             work: Begins the transaction at a time. It is called again if transactions conflict.
-            key: No other transaction with this key runs at the same time.
+            keys: No other transaction with one of these keys runs at the same time.
         """
 
     async def add(self, received: Received) -> Added:
         """Store a notification; when this returns, it is on the disk and survives a power failure."""
-        return await self._run(partial(_add, _values(received)), received.key)
+        return await self._run(partial(_add, _values(received)), received.key, received.told)
 
     async def claim(self, limit: int, lease: float) -> list[Claim]:
         """Lease up to `limit` events that are due, for `lease` seconds, the longest due first.
@@ -187,17 +190,22 @@ class Inbox(ABC):
         """Record that a handler has handled the event; return `False` if the lease is lost."""
         return await self._run(lambda _: _change(claim, self._mark_handled, handler=handler))
 
-    async def own(self, claim: Claim, key: str, *, verified: bool | None = None) -> bool:
+    async def own(self, claim: Claim, key: str, *, verified: bool | None = None, told: str | None = None) -> bool:
         """Give the event another key, such as that of a confirmed state; the former key is then free.
 
-        Return `False`, and change nothing, if another event has the key or the lease is lost.
+        It is not free if handlers were told what it tells: a row that is done keeps it.
+
+        Return `False`, and change nothing, if another event has the key or the lease is lost. Also if another event
+        tells the same, and a query confirmed one of the two.
 
         Args:
             claim: The lease.
             key: The key.
             verified: Whether the event is verified from now on. `None`: as before.
+            told: What the event tells, as in `Received`. `None`: as before.
         """
-        return await self._run(lambda _: _change(claim, SQL["own"], key=key, verified=verified), key)
+        values = {"key": key, "verified": verified, "told": told}
+        return await self._run(lambda _: _own(claim, values), key, told)
 
     async def finish(
         self, claim: Claim, state: State, reason: str = "", wait: float | None = None, *, failed: bool = True
@@ -218,7 +226,7 @@ class Inbox(ABC):
         values = {"state": state, "reason": reason, "due": None, **count}
         if state != "pending":
             # While a held event gives way to the next one, no other of its key is added.
-            return await self._run(partial(_end, claim, values), claim.event.key if state == "held" else "")
+            return await self._run(partial(_end, claim, values), claim.event.key if state == "held" else None)
         pause = timedelta(seconds=wait or 0)
         return await self._run(lambda now: _change(claim, SQL["finish"], **{**values, "due": now + pause}))
 
@@ -252,10 +260,10 @@ class Inbox(ABC):
         values = {"id": check_number("event_id", event_id), "unless_done": unless_done}
         if kept is not None:
             values |= _values(kept)
-            return await self._run(lambda _: _rename_and_replay(values), kept.key)
+            return await self._run(lambda _: _rename_and_replay(values), kept.key, kept.told)
         # While it looks at the others of its key, none of them is added or replayed.
         found = await self.events(limit=1, after=max(event_id - 1, 0))
-        return await self._run(lambda _: _replay(values), found[0].key if found else "")
+        return await self._run(lambda _: _replay(values), found[0].key if found else None)
 
     async def forget(self, before: datetime) -> int:
         """Delete events that have been done since before a moment; return how many were deleted.
@@ -281,9 +289,12 @@ class Inbox(ABC):
 
 def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
     same = yield SQL["same_key"], values
-    others = [each for each in same if each["has_key"]]
+    others = [each for each in same if each["role"] == "key"]
+    copies = sum(each["role"] == "copy" for each in same)
     # Of those that wait for a query, each may be about another send. Any further one is a copy.
-    if any(other["digest"] == values["digest"] for other in others) or len(same) - len(others) >= values["sends"]:
+    if any(other["digest"] == values["digest"] for other in others) or copies >= values["sends"]:
+        return Added.AGAIN
+    if any(each["role"] == "confirmed" and each["state"] not in {"held", "superseded"} for each in same):
         return Added.AGAIN
     if reason := values["held"]:
         same = yield SQL["same_key"], {**values, "key": values["key"].removeprefix(HELD)}
@@ -314,6 +325,13 @@ def _claim(limit: int, lease: timedelta, now: datetime) -> Statements[list[Claim
 def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:
     """Change a leased event; return whether the lease was still held."""
     return bool((yield statement, {"id": claim.event.id, "fence": claim.fence, **values}))
+
+
+def _own(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
+    owned = yield from _change(claim, SQL["own"], **values)
+    if owned and claim.event.handled and (told := claim.event.told) not in {None, values["told"] or told}:
+        yield SQL["keep_told"], {"id": claim.event.id, "key": claim.event.key, "told": told, "nothing": b""}
+    return owned
 
 
 def _end(claim: Claim, values: Mapping[str, Any], now: datetime) -> Statements[bool]:

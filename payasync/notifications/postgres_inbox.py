@@ -66,9 +66,9 @@ WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""
         """Finish what has begun, and close all connections; any later call raises `StorageError`."""
         await self._database.aclose()
 
-    async def _run(self, work: Callable[[datetime], Statements[T]], key: str = "") -> T:
+    async def _run(self, work: Callable[[datetime], Statements[T]], *keys: str | None) -> T:
         async def execute(transaction: Transaction) -> T:
-            if key:
+            for key in sorted(filter(None, keys)):  # in one order, so that none waits for another that waits for it
                 await transaction.rows(to_psycopg(_LOCK_KEY), {"key": key})
             statements = work(transaction.now)
             try:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Self, TypeVar
-from weakref import ref
 
 from attrs import field, frozen
 
@@ -21,7 +20,7 @@ from payasync.notifications.ingest import MAX_WAITING, Answer, Ingest, Refusal, 
 from payasync.notifications.notification import MAX_BYTES, Headers, Raw, parse_event
 from payasync.notifications.sends import Sends
 from payasync.notifications.transitions import ATTEMPTS, Confirmer, QueryLimiter, draw_upper_half, hold_refund
-from payasync.notifications.verification import Verifier, receiving, verification_of
+from payasync.notifications.verification import Verifier, verification_of
 from payasync.notifications.web_adapters import AsgiApplication, answer_aiohttp
 from payasync.notifications.worker import (
     Expect,
@@ -200,7 +199,7 @@ class Receiver:
             check_function("on_refused", on_refused)
         check_callable("on_refused", on_refused, 1, "takes a reason", "be called with that alone")
         self._inbox: Final = inbox
-        self._profile: Final = verification.profile
+        self._verification: Final = verification
         self._pace: Final = pace
         self._handlers: Final[list[Handler]] = []
         journal = session.journal if session else None
@@ -230,7 +229,7 @@ class Receiver:
             sends=self._sends,
         )
         self.asgi: Final = AsgiApplication(self, max_bytes)
-        receiving[ref(self, receiving.pop)] = credentials  # last: nothing fails after it
+        verification.begin()  # last: nothing fails after it
         if verification.shared and not key_owner(profile)[1]:
             log(logger, logging.WARNING, "notification.key_assumed_shared", SHARED)
 
@@ -351,15 +350,15 @@ class Receiver:
         found = await self._inbox.events(limit=1, after=max(event_id - 1, 0))
         if not found or found[0].id != event_id or not found[0].raw:  # of an old event, only the key may be left
             return False
-        event = found[0]
+        event, profile = found[0], self._verification.profile
         if event.kind == kind:
             return await self._inbox.replay(event_id)
         if event.kind is not None and not (
-            kind == "refund" and hold_refund(parse_event(event, self._profile, event.kind), self._profile)
+            kind == "refund" and hold_refund(parse_event(event, profile, event.kind), profile)
         ):
             raise invalid_argument("kind", f"{event.kind}, which the event is of", kind)
-        read = parse_event(event, self._profile, kind)
-        kept = build_received(read, self._profile, timed=False)
+        read = parse_event(event, profile, kind)
+        kept = build_received(read, profile, timed=False)
         return await self._inbox.replay(event_id, await self._sends.counted(kept, read))
 
     async def replay_all(self, state: StateName) -> int:
@@ -399,7 +398,7 @@ class Receiver:
         if self._ingest.closed:
             return
         self._ingest.closed = True
-        receiving.pop(ref(self), None)
+        self._verification.end()
         try:
             if self._current is not None and self._current.runs_in_this_loop:
                 await self._current.aclose(grace)

@@ -2,14 +2,14 @@
 
 import re
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from attrs import evolve, frozen
 
 from payasync.endpoints import CREATE_REFUND, PLACE_ORDER
 from payasync.evidence.claims import STATE_CLAIMS, Claim, counts_after
 from payasync.notifications.inbox import Received
-from payasync.notifications.notification import HELD, Notification
+from payasync.notifications.notification import HELD, Notification, build_key
 from payasync.profile.profile import Profile
 from payasync.profile.wire_names import names_of
 
@@ -22,6 +22,20 @@ _SAME: Final = ("out_trade_no", "out_refund_no", "merchant_id", "total_amt", "re
 """The arguments that are the same in each send of a write."""
 _ADDED: Final = re.compile(r"(#\d+)?(:\d+)?\Z")
 """What is added to a key: the number of sends, and the id of an event that is not confirmed."""
+
+
+class Name(NamedTuple):
+    """What distinguishes an event from others.
+
+    Attributes:
+        key: A redelivery has the same key.
+        told: What it tells: an event that a query confirms has the same, and another key.
+        sends: How often the write was sent, if it has ended.
+    """
+
+    key: str
+    told: str | None
+    sends: int
 
 
 @frozen
@@ -57,25 +71,24 @@ class Sends:
         sends, ago = await self.journal.sends(write, number, merchant=self.merchant_id)
         return max(sends, 1), counts_after(claim, write, self.profile.recovery.quarantine, sends=sends) - ago
 
-    async def name(self, event: Notification) -> tuple[str, int]:
-        """Return the key of a verified event that arrives or is replayed, and the sends of the write that has ended.
+    async def name(self, event: Notification) -> Name:
+        """Return the name of a verified event that arrives or is replayed.
 
         Raises:
             StorageError: The journal cannot be read.
         """
         sends = (await self.count(event, event.state))[0] if _is_end(event, event.state) else 1
-        return self.key(event, event.state, sends), sends
+        number = event.out_refund_no if event.kind == "refund" else event.out_trade_no or event.payment_id
+        added = suffix(event, event.state, sends)
+        return Name(self.key(event, event.state, sends), tell(event.kind, number, event.state, added), sends)
 
     async def counted(self, received: Received, event: Notification) -> Received:
-        """Return what is stored of an event under that key, if it is verified.
+        """Return what is stored of an event under its name, if it is verified.
 
         Raises:
             StorageError: The journal cannot be read.
         """
-        if not event.verified:
-            return received
-        key, sends = await self.name(event)
-        return evolve(received, key=key, sends=sends)
+        return evolve(received, **(await self.name(event))._asdict()) if event.verified else received
 
     def key(self, event: Notification, state: str | None, sends: int) -> str:
         """Return the key of a verified event about the last send."""
@@ -90,6 +103,11 @@ class Sends:
         same = {*states, *numbers, *(name for each in _SAME for name in names_of(self.profile, each))}
         kind = event.kind or ""
         return event.dedup_key.removeprefix(HELD).startswith(f"{kind}:") and same.issuperset(shape.id.get(kind, ()))
+
+
+def tell(kind: str | None, number: str | None, state: str | None, added: str = "") -> str | None:
+    """Return what an event about a payment or a refund tells, if its number and our state are known."""
+    return f"{build_key(f'{kind}:', [number, state])}{added}" if kind in _WRITES and number and state else None
 
 
 def suffix(event: Notification, state: str | None, sends: int) -> str:

@@ -62,7 +62,7 @@ ON CONFLICT DO UPDATE SET handler = excluded.handler RETURNING event"""
         """Finish what has begun, and close the file; any later call raises `StorageError`."""
         await self._file.aclose()
 
-    async def _run(self, work: Callable[[datetime], Statements[T]], key: str = "") -> T:  # noqa: ARG002 - one by one
+    async def _run(self, work: Callable[[datetime], Statements[T]], *keys: str | None) -> T:  # noqa: ARG002 - one by one
         now = utc_moment(self._clock())
         return await self._file.run(lambda db: _execute(db, work(now), now))
 

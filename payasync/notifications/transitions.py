@@ -28,7 +28,7 @@ from payasync.notifications.notification import (
     number_at,
     own_number_paths,
 )
-from payasync.notifications.sends import Sends, suffix
+from payasync.notifications.sends import Sends, suffix, tell
 from payasync.profile.profile import Profile
 from payasync.profile.wire_names import names_of, shown_names
 from payasync.resources.orders import QueryOrder
@@ -239,11 +239,13 @@ class Confirmed:
 
     Attributes:
         key: The event's key from now on. It names the number and the state, whatever the hint said.
+        told: The same in our words, which a verified event has, too.
         response: The service's response.
         known: When the service knew this, in seconds since 1970: a cache may have had the response.
     """
 
     key: str
+    told: str | None
     response: Response
     known: float = 0.0
 
@@ -308,7 +310,8 @@ def judge_response(
     if response.state == waiting and waiting != signed:
         reason = f"the service does not confirm it yet: the state is {clean(repr(status))}"
         return Transition("pending" if age < MAX_UNCONFIRMED else "dead", reason)
-    return Confirmed(build_key(f"confirmed:{kind}:", [number, status]), response)
+    key = build_key(f"confirmed:{kind}:", [number, status])
+    return Confirmed(key, tell(kind, number, response.state), response)
 
 
 def hold_early(early: float) -> Transition:
@@ -541,8 +544,9 @@ class Confirmer:
 
     async def _own(self, claim: Claim, hint: Notification, found: Confirmed) -> bool:
         """Give an event the key of what confirms it, unless it was handled under its own before its key was shared."""
-        before = not claim.event.key.startswith(SIGNED) or await self.inbox.own(claim, hint.dedup_key)
-        return before and await self.inbox.own(claim, found.key)
+        if claim.event.key.startswith(SIGNED) and not await self.inbox.own(claim, (await self.sends.name(hint)).key):
+            return False
+        return await self.inbox.own(claim, found.key, told=None if hint.verified else found.told)
 
     async def _query(self, hint: Notification, claim: Claim, age: float) -> Confirmed | Transition:
         query = choose_query(hint, self.profile)
@@ -580,7 +584,8 @@ class Confirmer:
         if (early := early + self.clock() - found.known) > 0:
             return hold_early(early)
         if not hint.verified:
-            return evolve(found, key=found.key + suffix(hint, state, sends))
+            added = suffix(hint, state, sends)
+            return evolve(found, key=found.key + added, told=found.told and found.told + added)
         if state == hint.state:
             return evolve(found, key=self.sends.key(hint, state, sends))
         if state is None:

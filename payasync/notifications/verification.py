@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from inspect import iscoroutinefunction
 from typing import ClassVar, Final, NamedTuple, TypeAlias, cast
-from weakref import ReferenceType
+from weakref import WeakValueDictionary
 
 from attrs import evolve, field, frozen
 from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
@@ -331,6 +331,12 @@ class Verification:
         """Whether a signature may be that of any merchant, unless what it covers names one. The profile must say so."""
         return key_owner(self.profile) == ("shared", True)
 
+    def begin(self) -> None:
+        """Begin to be used by a receiver."""
+
+    def end(self) -> None:
+        """End to be used by it."""
+
     @property
     def timed(self) -> bool:
         """Whether the signature covers the time when a notification was sent, so that it cannot come again later."""
@@ -437,15 +443,8 @@ class CustomVerification(Verification):
             raise _error("verifier", "does not say that it is from the service")
 
 
-receiving: Final[dict[ReferenceType[object], Credentials]] = {}
-"""The credentials of the open receivers of this process."""
-
-
-def shares_keys(mine: Credentials) -> bool:
-    """Return whether an open receiver of another merchant has one of these keys."""
-    others = [each for each in tuple(receiving.values()) if each.merchant_id != mine.merchant_id]
-    keys = {mine.signing_key, *mine.service_keys, *mine.notification_keys} - {None} if others else set[Secret]()
-    return any(not keys.isdisjoint((each.signing_key, *each.service_keys, *each.notification_keys)) for each in others)
+_receiving: Final = WeakValueDictionary[int, "KeyedVerification"]()
+"""The verifications of the open receivers of this process."""
 
 
 @frozen
@@ -455,18 +454,34 @@ class KeyedVerification(Verification):
     Attributes:
         keys: The keys, several while they rotate.
         service_paths: If a key signs requests, too, the paths of values that only the service sends.
+        merchants: Whose receivers have had one of the keys while this one was open. What was sent to one that has been
+            closed may still come to another.
     """
 
     keys: tuple[Secret, ...]
     service_paths: frozenset[str] | None
+    merchants: set[str] = field(factory=set, init=False, eq=False)
     proves = True
 
     @property
     def shared(self) -> bool:
         """Whether the key is that of all merchants, as the profile or this process shows; not if a header names one."""
         whose, is_given = key_owner(self.profile)
-        shared = whose == "shared" or (not is_given and shares_keys(self.credentials))
+        shared = whose == "shared" or (not is_given and len(self.merchants) > 1)
         return shared and not signs_merchant(self.profile.notification)
+
+    def begin(self) -> None:
+        """Look which open receivers have one of the keys, and let receivers to come look at this one."""
+        self.merchants.add(self.credentials.merchant_id)
+        for other in list(_receiving.values()):
+            if not set(self.keys).isdisjoint(other.keys):
+                self.merchants.update(other.merchants)
+                other.merchants.update(self.merchants)
+        _receiving[id(self)] = self
+
+    def end(self) -> None:
+        """Let no further receiver look at this one."""
+        _receiving.pop(id(self), None)
 
     @property
     def timed(self) -> bool:
@@ -638,6 +653,7 @@ def verify(
             believed. Or a request that is sent back would pass for a notification.
     """
     verification = verification_of(profile, credentials, verifier)
+    verification.begin()
     now = clock()
     found, held, _ = verification.examine(raw, headers, now=now, kind=kind, max_bytes=max_bytes, by_address=True)
     if held is not None:

@@ -44,6 +44,7 @@ from payasync.notifications.transitions import (
     longest_wait,
 )
 from payasync.profile.schema import KINDS
+from payasync.profile.signed_fields import key_owner
 from payasync.session import Session
 from payasync.settings import Pace
 from payasync.strict_json import NotYet
@@ -398,7 +399,10 @@ class Worker:
                 notification = confirmed
         except StorageError as error:
             return Transition("pending", describe_error(error))
-        remaining = [each for each in handlers if each.done_name(notification) not in claim.event.handled]
+        done = claim.event.handled
+        remaining = [each for each in handlers if each.done_name(notification) not in done]
+        if notification.confirmed is not None and claim.event.verified:  # it came before the key was shared
+            remaining = [each for each in remaining if each.name not in done]
         held = await self._find_contradiction(remaining, notification)
         return held or await self._call(remaining, notification, claim)
 
@@ -414,11 +418,13 @@ class Worker:
             return held
         prefixed = event.key.startswith((HELD, OF_ANOTHER, SIGNED))
         signed = prefixed or event.verified
-        verified = signed and (not self.shared() or any(named_merchants(profile, read.document, read.data)))
+        # A key that seems to be no longer shared proves no more than before, unless the profile says whose it is.
+        hint = self.shared() or (event.key.startswith(SIGNED) and key_owner(profile) != ("merchant", True))
+        verified = signed and (not hint or any(named_merchants(profile, read.document, read.data)))
         if prefixed:  # its key is the one that it would have if it came now
-            key = (await self.confirmer.sends.name(read))[0] if verified else hint_key(read, signed=True)
-            if key != event.key and not await self.inbox.own(claim, key, verified=verified):
-                return Transition("superseded", "another event has its key")
+            key, told, _ = await self.confirmer.sends.name(read) if verified else (hint_key(read, signed=True), None, 1)
+            if key != event.key and not await self.inbox.own(claim, key, verified=verified, told=told):
+                return Transition("superseded", "another event has its key, or was confirmed as the same")
         known = {} if prefixed else {"dedup_key": event.key, "weak": event.weak}
         facts = {"id": event.id, "attempt": event.attempts, "verified": verified, "_session": self.session, **known}
         notification = with_facts(read, **facts)

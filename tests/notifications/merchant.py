@@ -118,10 +118,10 @@ class Tampered(SqliteInbox):
         await self._pass("handled")
         return await super().handled(claim, handler)
 
-    async def own(self, claim: Claim, key: str, *, verified: bool | None = None) -> bool:
+    async def own(self, claim: Claim, key: str, **given: Any) -> bool:
         """Give an event another key."""
         await self._pass("own")
-        return await super().own(claim, key, verified=verified)
+        return await super().own(claim, key, **given)
 
     async def finish(self, claim: Claim, *args: Any, **given: Any) -> bool:
         """End a lease."""

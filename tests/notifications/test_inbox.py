@@ -619,3 +619,32 @@ async def test_states_and_moments_are_checked(inbox: Inbox) -> None:
             await moment
 
         assert field == caught.value.field
+
+
+TOLD: Final = 'payment:["T1","paid"]'
+
+
+@pytest.mark.parametrize("state", ["pending", "leased", "done", "dead", "held"])
+async def test_verified_event_is_no_news_after_a_confirmed_one(inbox: Inbox, state: str) -> None:
+    """An event that tells what a query confirmed before is a copy, unless that event is held."""
+    claim = await claimed(inbox, key="hint:1")
+    await inbox.own(claim, "confirmed:1", told=TOLD)
+    if state != "leased":
+        await inbox.finish(claim, cast("State", state))
+    verified = received("webhook:1", verified=True, told=TOLD)
+    other = received("webhook:2", verified=True, told="other")
+
+    assert Added.NEW == await inbox.add(other)
+    assert (Added.NEW if state == "held" else Added.AGAIN) == await inbox.add(verified)
+
+
+@pytest.mark.parametrize("state", ["pending", "leased", "done", "dead", "held"])
+async def test_confirmed_event_is_no_news_after_a_verified_one(inbox: Inbox, state: str) -> None:
+    """A hint cannot be confirmed as what a verified event tells, unless that one is held. Two verified ones can."""
+    verified = await claimed(inbox, key="webhook:1", verified=True, told=TOLD)
+    hint, late = await claimed(inbox, key="hint:1"), await claimed(inbox, key="held:webhook:2")
+    if state != "leased":
+        await inbox.finish(verified, cast("State", state))
+    owned = await inbox.own(hint, "confirmed:1", told=TOLD), await inbox.own(late, "webhook:2", told=TOLD)
+
+    assert (state == "held", state != "held") == owned

@@ -435,7 +435,7 @@ QUESTION = ("orders.query", "T1")
 
 def paid() -> Confirmed:
     """Return an end state."""
-    return Confirmed("confirmed:payment:T1", OrderResponse(reply(), PROFILE.answer, PROFILE.states))
+    return Confirmed("confirmed:payment:T1", None, OrderResponse(reply(), PROFILE.answer, PROFILE.states))
 
 
 END_STATE = paid()
@@ -808,7 +808,7 @@ async def test_retry_tells_what_the_service_says_by_then(shop: Hinted) -> None:
     await shop.pass_by(QUERY_PAUSE)
 
     assert ["SBX_FAILED", "SBX_CLOSED"] == [each.trusted["status"] for each in fine] == failing
-    assert [f'confirmed:payment:["{order}","SBX_CLOSED"]'] == await shop.keys()
+    assert [f'confirmed:payment:["{order}","SBX_{state}"]' for state in ("CLOSED", "FAILED")] == await shop.keys()
 
 
 async def test_retry_asks_again_and_owns_its_key_still(shop: Hinted) -> None:

@@ -2,20 +2,23 @@
 
 -- name: same_key
 -- Also the same verified events that gave up the key for `key:id`, and wait for a query. The range is for the index:
--- in any collation it has each of them.
-SELECT id, digest, state, attempts, key = :key AS has_key FROM payasync_events
+-- in any collation it has each of them. And the event about the same that a query confirmed.
+SELECT id, digest, state, attempts,
+    CASE WHEN key = :key THEN 'key' WHEN substr(key, 1, 10) = 'confirmed:' THEN 'confirmed' ELSE 'copy' END AS role
+FROM payasync_events
 WHERE key = :key OR (
     key BETWEEN :key || ':' || '0' AND :key || ':' || '99999999999999999999'
     AND key = :key || ':' || id AND digest = :digest AND verified AND due IS NOT NULL)
+OR (told = :told AND substr(key, 1, 10) = 'confirmed:')
 ORDER BY id;
 
 -- name: add
 INSERT INTO payasync_events
     (key, digest, weak, kind, event, verified, lasting, raw, headers, received_at, event_time, state, reason, due, since,
-    sends)
+    sends, told)
 VALUES (
     :key, :digest, :weak, :kind, :event, :verified, :lasting, :raw, :headers, :received_at, :event_time, :state,
-    :reason, :due, :now, :sends)
+    :reason, :due, :now, :sends, :told)
 RETURNING id;
 
 -- name: begin_anew
@@ -36,13 +39,25 @@ UPDATE payasync_events SET due = :until, since = :now
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: own
--- A held event does not stand in the way of another one, unless both are the same.
-UPDATE payasync_events SET key = :key, verified = COALESCE(CAST(:verified AS boolean), verified)
+-- A held event does not stand in the way of another one, unless both are the same. One that a query confirms is the only
+-- one that tells this: it is no news after a verified one, nor is a verified one after it.
+UPDATE payasync_events
+SET key = :key, verified = COALESCE(CAST(:verified AS boolean), verified), told = COALESCE(CAST(:told AS text), told)
 WHERE id = :id AND state = 'leased' AND fence = :fence
 AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id
     AND (other.state NOT IN ('held', 'superseded') OR other.digest = payasync_events.digest))
+AND NOT EXISTS (
+    SELECT 1 FROM payasync_events AS other WHERE other.told = :told AND other.id <> :id
+    AND 'confirmed:' IN (substr(:key, 1, 10), substr(other.key, 1, 10)) AND other.state NOT IN ('held', 'superseded'))
 RETURNING id;
+
+-- name: keep_told
+-- What an event told before its state changed, under the key that it had.
+INSERT INTO payasync_events (key, digest, weak, kind, verified, raw, headers, received_at, state, since, told)
+SELECT :key, digest, weak, kind, verified, :nothing, '{}', received_at, 'done', :now, :told
+FROM payasync_events WHERE id = :id
+ON CONFLICT DO NOTHING RETURNING id;
 
 -- name: finish
 UPDATE payasync_events
@@ -68,11 +83,14 @@ UPDATE payasync_events SET state = 'pending', reason = '', due = :now, since = :
 RETURNING id;
 
 -- name: rename
-UPDATE payasync_events SET kind = :kind, key = :key, weak = :weak
+UPDATE payasync_events SET kind = :kind, key = :key, weak = :weak, told = :told
 WHERE id = :id AND state IN ('dead', 'parked', 'held')
 AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id
     AND (other.state NOT IN ('held', 'superseded') OR other.digest = payasync_events.digest))
+AND NOT EXISTS (
+    SELECT 1 FROM payasync_events AS other WHERE other.told = :told AND other.id <> :id
+    AND substr(other.key, 1, 10) = 'confirmed:' AND other.state NOT IN ('held', 'superseded'))
 RETURNING id;
 
 -- name: replay

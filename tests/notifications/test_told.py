@@ -1,0 +1,182 @@
+"""What a merchant was told once is not told again: by a verified event, or by one that a query has confirmed."""
+
+from pathlib import Path
+from typing import Final, Literal
+
+import pytest
+from attrs import evolve
+
+from payasync import Profile
+from payasync.notifications import InboxEvent, Notification
+from payasync.notifications.transitions import QUERY_PAUSE
+from payasync.signing import SortedPairs
+from tests.journal.service import SAYS
+from tests.notifications.merchant import CREDENTIALS, RENEWED, opened
+from tests.notifications.sender import DONE, ENDED, ORDER, REFUND, SHAPE, UNDER_WAY, UNSIGNED, Sender, Thing, sending
+
+MINE: Final = {"merchantId": "M1"}
+THINGS: Final = pytest.mark.parametrize("thing", [REFUND, ORDER], ids=str)
+
+
+def whose(owner: Literal["", "shared", "merchant"], says: Profile = SAYS) -> Profile:
+    """Return a profile that says whose the key is."""
+    assert isinstance(says.scheme, SortedPairs)
+    return evolve(says, signature=evolve(says.scheme, service_key=owner))
+
+
+SHARED: Final = whose("shared")
+BY_ID: Final = evolve(SHARED, notification=evolve(SHAPE, id={}))
+"""The header of each message identifies its event."""
+
+
+async def ended(shop: Sender) -> list[str]:
+    """Let time pass until no query is to be waited for, and return the states of all events."""
+    for _ in range(3):
+        await shop.later(QUERY_PAUSE)
+    return await shop.states()
+
+
+@THINGS
+@pytest.mark.parametrize("says", [SHARED, BY_ID], ids=["number and state", "message"])
+@pytest.mark.parametrize("word", [DONE, UNDER_WAY])
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("first", [MINE, {}], ids=["verified first", "confirmed first"])
+async def test_verified_and_confirmed_events_about_the_same_are_handled_once(
+    thing: Thing, says: Profile, word: int, first: dict[str, str], *, together: bool, tmp_path: Path
+) -> None:
+    """With a key of all merchants, an event that names nobody is asked about, whatever state it names.
+
+    Another merchant's event about the same number is such a one. If the response says what the merchant's own event
+    says, the handler gets one of them.
+    """
+    async with sending(tmp_path, thing, UNDER_WAY, says=says) as shop:
+        shop.say(DONE)
+        await shop.tell(DONE if first else word, **first)
+        if not together:
+            await ended(shop)
+        await shop.tell(word if first else DONE, **({} if first else MINE))
+        states = await ended(shop)
+
+        assert ([thing.states[DONE]], {"done"}) == (shop.heard, set(states))
+
+
+@THINGS
+async def test_confirmed_event_stays_told_after_the_key_is_the_merchants(thing: Thing, tmp_path: Path) -> None:
+    """If the profile says later that the key is this merchant's alone, a redelivery of a handled event is a copy."""
+    async with sending(tmp_path, thing, UNDER_WAY, says=SHARED) as shop:
+        shop.say(DONE)
+        await shop.told(DONE)
+        after = opened(tmp_path, profile=whose("merchant"), credentials=CREDENTIALS, session=shop.pay, clock=shop.clock)
+        async with after as later:
+            got = later.recording(thing.kind)
+            signed = shop.sign({**thing.number, "status": thing.words[DONE]}, thing.kind)
+            await later.receiver.receive(signed.raw, signed.headers)
+            await later.receiver.settle()
+
+        assert (1, []) == (len(shop.heard), got)
+
+
+@pytest.mark.parametrize("owner", ["", "merchant"])
+async def test_what_a_key_made_a_hint_stays_one(owner: Literal["", "merchant"], tmp_path: Path) -> None:
+    """After a receiver of another merchant with the key is closed, an event that came before is still asked about.
+
+    It may be his. If the profile says that the key is this merchant's alone, it is his no more.
+    """
+    other = tmp_path / "other"
+    other.mkdir()
+    async with sending(tmp_path, ORDER, UNDER_WAY) as shop:
+        shop.say(UNDER_WAY)
+        async with opened(other, credentials=evolve(CREDENTIALS, merchant_id="M2")):
+            before = await shop.told(DONE)
+        fresh = await shop.told(DONE, serial=2)
+        await shop.receiver.aclose()
+        again = opened(tmp_path, profile=whose(owner), credentials=CREDENTIALS, session=shop.pay, clock=shop.clock)
+        async with again as later:
+            got = later.recording()
+            shop.clock.advance(QUERY_PAUSE)
+            await later.receiver.settle()
+
+        assert (["pending", "pending"], []) == ([before.state, fresh.state], shop.heard)
+        assert [True] * (owner == "merchant") == [each.verified for each in got]
+
+
+@pytest.mark.parametrize("says", [UNSIGNED, SHARED], ids=["unsigned", "shared"])
+async def test_two_words_for_one_state_are_one_event(says: Profile, tmp_path: Path) -> None:
+    """If the service has several words for a state, and says another one later, the state was told already."""
+    words = evolve(says.states, order={**says.states.order, "paid": ("SBX_PAID", "SBX_FINISHED")})
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=evolve(says, states=words)) as shop:
+        shop.say(DONE)
+        await shop.told(DONE)
+        shop.say("SBX_FINISHED")
+        await shop.told(DONE)
+        states = await ended(shop)
+
+        assert (["done", "done"], ["paid"]) == (states, shop.heard)
+
+
+async def test_state_that_one_handler_was_told_stays_told(tmp_path: Path) -> None:
+    """If the state changes before all handlers have ended, an old response cannot tell the former state again."""
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=UNSIGNED) as shop:
+
+        @shop.receiver.on("payment", name="mail")
+        async def mail(notification: Notification) -> None:
+            if notification.attempt == 1:
+                raise OSError
+
+        shop.say(DONE)
+        await shop.told(DONE)
+        shop.say(ENDED)
+        await shop.later(QUERY_PAUSE)
+        shop.clock.advance(QUERY_PAUSE)
+        shop.say(DONE)
+        await shop.told(DONE, serial=2)
+        await ended(shop)
+
+        assert ["paid", "closed"] == shop.heard
+
+
+async def test_handlers_that_ended_before_the_key_was_shared_have_ended(tmp_path: Path) -> None:
+    """A verified event that is asked about, because the key is shared since, calls the rest of its handlers only."""
+    fails, told = [True], list[str]()
+
+    async def shop_has(profile: Profile, shop: Sender) -> InboxEvent:
+        async with opened(
+            tmp_path, profile=profile, credentials=CREDENTIALS, session=shop.pay, clock=shop.clock
+        ) as each:
+
+            @each.receiver.on("payment", name="credit")
+            async def credit(_: Notification) -> None:
+                told.append("credit")
+
+            @each.receiver.on("payment", name="mail")
+            async def mail(_: Notification) -> None:
+                if fails.pop() if fails else False:
+                    raise OSError
+                told.append("mail")
+
+            if profile is SAYS:
+                await each.take({**ORDER.number, "status": ORDER.words[DONE]})
+            for _ in range(3):
+                await each.receiver.settle()
+                if fails or profile is not SAYS:
+                    shop.clock.advance(QUERY_PAUSE)
+            return await each.last()
+
+    async with sending(tmp_path, ORDER, UNDER_WAY) as shop:
+        await shop.receiver.aclose()
+        shop.say(DONE)
+        before = await shop_has(SAYS, shop)
+        after = await shop_has(SHARED, shop)
+
+        assert ("pending", "done") == (before.state, after.state)
+        assert ["credit", "mail"] == told
+
+
+async def test_subscriptions_tell_by_their_keys_alone(tmp_path: Path) -> None:
+    """No query confirms a subscription's event, so that each of its keys is an event, in whatever state."""
+    async with opened(tmp_path, profile=SAYS) as shop:
+        got = shop.recording("subscription")
+        for period in ("2027-01", "2027-02"):
+            await shop.handled({**RENEWED, "period": period}, "subscription")
+
+        assert 2 == len(got)
