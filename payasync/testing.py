@@ -52,6 +52,7 @@ def sign_notification(
 
     Args:
         data: The payload, by wire names. Its integers must fit into 64 bits, although a receiver reads longer ones.
+            Its texts must be valid Unicode, although a receiver reads half a surrogate pair as U+FFFD.
         profile: The profile of the service.
         credentials: The credentials of your receiver. The first of several keys signs.
         kind: `payment`, `refund` or `subscription`; selects the name of the event, if the body has one.

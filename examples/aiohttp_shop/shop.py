@@ -388,7 +388,7 @@ def receive(
                 write,
                 number,
                 it.state,
-                it.data,
+                it.trusted,
                 merchant=payments.pay.merchant_id,
                 profile=payments.pay.profile,
             )

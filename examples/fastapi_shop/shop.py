@@ -538,7 +538,7 @@ def register_handlers(
                 write,
                 number,
                 it.state,
-                it.data,
+                it.trusted,
                 merchant=shop.pay.merchant_id,
                 profile=shop.pay.profile,
             )

@@ -123,8 +123,11 @@ def journal() -> None:
       3. payasync journal show ID  shows a write that needs a person
       4. Look up this write in the service's back office.
       5. payasync journal resolve ID --as succeeded|rejected --reason TEXT
+      6. payasync journal --inbox inbox.db
+                                   also shows notifications that need a person
 
-    Do not repeat a write that is unknown or manual: it may have been done.
+    Do not repeat a write that is unknown or manual: it may have been done. The number of a notification is not the ID
+    of a write. Step 6 says how to replay a notification.
 
     \b
     States of a write, which the journal calls an intent:
@@ -164,6 +167,7 @@ def status(address: Address, *, inbox: Path | None, json: bool) -> None:
     \b
     Examples:
       payasync journal --journal pay.db
+      payasync journal --journal pay.db --inbox inbox.db
       payasync journal status --journal pay.db --json
 
     \b

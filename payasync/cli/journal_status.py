@@ -20,7 +20,6 @@ from payasync.journal.intents import END_STATES, doubt_since, format_moment, sta
 from payasync.journal.reconcile_policy import UNSENT, Patience, is_unsent, needs_person
 from payasync.journal.transactions import INTERRUPTED
 from payasync.notifications.inbox import InboxEvent
-from payasync.notifications.notification import OF_ANOTHER
 
 IN_DOUBT: Final = 1
 """The exit code if outcomes are unknown, and nothing needs a person."""
@@ -72,7 +71,7 @@ def status_of(intents: Iterable[Intent], events: Sequence[InboxEvent], at: datet
     """
     states = [(state_now(each, at), each) for each in intents]
     counts = Counter(state for state, _ in states)
-    mine = [each for each in events if not each.key.startswith(OF_ANOTHER)]
+    mine = [each for each in events if not each.of_another]
     asked = [(state, each) for state, each in states if not needs_person(each, at, _PATIENCE)]
     return JournalStatus(
         at=at,

@@ -38,7 +38,8 @@ from payasync.strict_json import ABSENT
 Verdict = Literal["verified", "hint", "held", "refused", "not kept"]
 
 NO_KIND: Final = "its kind is unknown: give the service one of the addresses above"
-TOO_MUCH: Final = "it is too long, or too many arrive at the same time"
+TOO_MUCH: Final = {413: "it is too long", 503: "too many arrive at the same time"}
+"""Why a notification is refused that nothing is wrong with, by the HTTP status of the response."""
 CLOSING_SECONDS: Final = 0.5
 
 _AMOUNTS: Final = ("refundAmt", "totalAmt", "amount")
@@ -243,7 +244,7 @@ def inspect(result: IngestResult, profile: Profile, at: datetime, kind: str | No
         kind: What its address is for.
     """
     received, error, status = result.received, result.error, result.answer.status
-    why = TOO_MUCH if error is None else explain(error)
+    why = TOO_MUCH.get(status, "") if error is None else explain(error)
     if received is None:
         return Inspection(at=at, verdict="refused", status=status, kind=kind or "", why=why)
     raw, headers, kind = received.raw, received.headers, received.kind

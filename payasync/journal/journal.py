@@ -515,8 +515,8 @@ class Journal(ABC):
             operation: The write: `orders.place`, `orders.close` or `refunds.create`.
             reference: The number of the order or refund.
             state: Our name of its state, such as `succeeded`. A state that is not an end changes nothing.
-            data: What the service sent, such as the notification's `data`. If it names another number, amount, currency
-                or merchant than the write, nothing changes, and a warning is logged.
+            data: What the service sent, such as the notification's `trusted`. If it names another number, amount,
+                currency or merchant than the write, nothing changes, and a warning is logged.
             merchant: The merchant's number.
             profile: Its `[answer]` gives the paths of these values in `data`. Default: their wire names.
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from attrs import field, fields, frozen
 
-from payasync.notifications.notification import HELD
+from payasync.notifications.notification import HELD, OF_ANOTHER
 from payasync.storage import Backlog, Upgrade, check_moment, check_number, read_queries
 from payasync.wire.validators import invalid_argument
 
@@ -125,6 +125,11 @@ class InboxEvent:
     sends: int = 1
     told: str | None = None
 
+    @property
+    def of_another(self) -> bool:
+        """Whether it is held because it names another merchant. Nobody need act on it."""
+        return self.state == "held" and self.key.startswith(OF_ANOTHER)
+
 
 @frozen(kw_only=True)
 class Claim:
@@ -235,7 +240,10 @@ class Inbox(ABC):
         return await self._run(_next_due)
 
     async def backlog(self) -> Backlog:
-        """Return how many events wait or need a person, by state, and what is late."""
+        """Return how many events wait or need a person, by state, and what is late.
+
+        Held events that name another merchant need nobody. Their count has the name `another_merchant`.
+        """
         return await self._run(_backlog)
 
     async def events(self, state: StateName | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
@@ -352,6 +360,7 @@ def _backlog(now: datetime) -> Statements[Backlog]:
     for state in STATES:
         if state not in ENDS - REPLAYABLE:
             ((counts[state],),) = [row.values() for row in (yield SQL["count"], {"state": state})]
+    ((counts["another_merchant"],),) = [row.values() for row in (yield SQL["count_another_merchant"], {})]
     oldest = [_event(row).received_at for row in (yield SQL["oldest"], {})]
     wait = yield from _next_due(now)
     return Backlog(

@@ -9,6 +9,7 @@ from attrs import evolve, field, frozen
 from multidict import CIMultiDict
 
 from payasync.errors import InvalidArgumentError, InvalidSignatureError, clean
+from payasync.evidence.comparison import find_another, named_merchants
 from payasync.middleware.observe import log
 from payasync.notifications.inbox import Added, Inbox, Received
 from payasync.notifications.notification import MAX_BYTES, WEBHOOK_ID, Headers, Notification, Raw, copy_body, webhook_id
@@ -17,7 +18,7 @@ from payasync.notifications.transitions import hint_key
 from payasync.notifications.verification import Verification
 from payasync.profile.profile import Profile
 from payasync.settings import invalid_setting, not_configured
-from payasync.strict_json import ABSENT, loads
+from payasync.strict_json import ABSENT, at, loads, loads_leniently
 
 MAX_WAITING: Final = 4000
 """Notifications that wait for the disk. Hints may fill half of the places."""
@@ -130,7 +131,6 @@ class Ingest:
         self._sends: Final = sends or Sends(verification.profile)
         self._waiting = 0
         self._waiting_bytes = 0
-        self._warned_of_weak_key = False
         self._warned_of: Final = set[str]()
 
     async def ingest(self, raw: Raw, headers: Headers, kind: str | None) -> IngestResult:
@@ -170,16 +170,20 @@ class Ingest:
         An empty reason is only counted.
         """
         if reason := clean(why, MAX_REASON):
-            kind = f"{refusal} {_DETAIL.sub('', reason)}"
-            level = logging.INFO if kind in self._warned_of else logging.WARNING
+            level = self._level(f"{refusal} {_DETAIL.sub('', reason)}")
             log(logger, level, "notification.refused", "refused a notification: %(reason)s", reason=reason)
-            self._warned_of.add(kind)
         try:
             if self._on_refused is not None:
                 self._on_refused(refusal)
         except Exception as error:  # noqa: BLE001 - the user's code
             words, name = "on_refused raised; the notification is refused", type(error).__name__
             log(logger, logging.ERROR, "on_refused_failed", words, error_type=name, exc_info=error)
+
+    def _level(self, kind: str) -> int:
+        """Return the level of a record that anybody can cause: only the first of its kind is a warning."""
+        level = logging.INFO if kind in self._warned_of else logging.WARNING
+        self._warned_of.add(kind)
+        return level
 
     async def _store(self, received: Received) -> IngestResult:
         size, share = len(received.raw), 1 if received.verified else 2  # anybody can send hints
@@ -197,13 +201,22 @@ class Ingest:
             self._waiting -= 1
             self._waiting_bytes -= size
         if added in {Added.CONFLICT, Added.HELD}:
-            words = 'a genuine notification is held, and not handled: %(reason)s. See receiver.events("held")'
-            level = logging.WARNING if received.verified else logging.INFO  # any merchant of the service can cause it
+            words = 'held a genuine notification: %(reason)s. See payasync journal --inbox or receiver.events("held")'
+            others = self._may_be_of_another(received)
+            level = self._level(received.key.partition(":")[0]) if others else logging.WARNING
             reason = clean(received.held, MAX_REASON) or OTHER_BODY
             log(logger, level, "notification.held", words, kind=received.kind, reason=reason)
         elif not self.closed:
             self._on_stored()
         return IngestResult(self.acknowledgement, received, added)
+
+    def _may_be_of_another(self, received: Received) -> bool:
+        """Return whether what is signed names another merchant, or names none although all merchants share the key."""
+        verification, document = self._verification, loads_leniently(received.raw)
+        data = at(document, verification.profile.notification.data, document)
+        named = list(named_merchants(verification.profile, document, data))
+        another = find_another(named, verification.credentials.merchant_id)
+        return another is not None or (verification.shared and not named)
 
     def _not_stored(self, error: Exception, received: Received) -> IngestResult:
         words, name = "a notification could not be stored: %(error_type)s", type(error).__name__
@@ -212,8 +225,8 @@ class Ingest:
 
     def _warn_of_weak_key(self, received: Received) -> None:
         """Log once that events are identified by their bodies alone."""
-        if received.verified and received.weak and received.kind and not (received.held or self._warned_of_weak_key):
-            self._warned_of_weak_key = True
+        if received.verified and received.weak and received.kind and not (received.held or "weak" in self._warned_of):
+            self._warned_of.add("weak")
             words = (
                 "an event about a %(kind)s is identified by the hash of its body alone: if the service sends it again "
                 "with other values, it is handled again, and two events with equal bodies count as one. Put the paths "

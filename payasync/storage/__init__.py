@@ -21,7 +21,8 @@ class Backlog:
     """What waits in a journal or an inbox.
 
     Attributes:
-        counts: How many there are by state, 0 included, without those that are at their end.
+        counts: How many there are by state, 0 included, without those that are at their end. Of an inbox,
+            `another_merchant` counts the held events that name another merchant; `held` does not count them.
         oldest: The age in seconds of the oldest unknown intent, or of the oldest undelivered event; 0 if there is none.
         overdue: For how many seconds the next query or delivery has been due; 0 if it is not due.
         needs_person: How many intents need a person by state, 0 included; empty for an inbox. *new* ones were not sent

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from payasync.cli.commands import payasync
 from payasync.cli.sandbox import environment_of
 from payasync.cli.verify_notification import HttpMessage
 from payasync.journal import SqliteJournal
+from payasync.notifications import SqliteInbox
 from payasync.sandbox import PROFILE, ThreadedSandbox
 from payasync.testing import sign_notification
 from tests.journal.building import refund
@@ -35,6 +37,7 @@ CODES: Final = {
     # The queued refund was not sent.
     "payasync journal": 3,
     "payasync journal --journal pay.db": 3,
+    "payasync journal --journal pay.db --inbox inbox.db": 3,
     "payasync journal status --journal pay.db --json": 3,
     "payasync reconcile --journal pay.db": 3,
 }
@@ -111,7 +114,9 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 async def fill(path: Path, merchant: str) -> None:
-    """Store a queued refund, which a worker should have sent long ago."""
+    """Store a queued refund, which a worker should have sent long ago, and make an inbox beside it."""
+    async with aclosing(SqliteInbox(path.with_name("inbox.db"))) as inbox:
+        await inbox.backlog()
     async with SqliteJournal(path, clock=lambda: 0.0) as journal:
         await journal.add(refund("R1"), merchant=merchant)
 

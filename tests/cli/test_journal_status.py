@@ -249,6 +249,8 @@ def test_help_and_mistakes_are_not_the_status() -> None:
     helped, mistyped = run("--help"), run("lsit")
 
     assert (0, True) == (helped.exit_code, "When you are called at night:" in helped.stdout)
+    assert "6. payasync journal --inbox inbox.db" in helped.stdout
+    assert "not the ID of a write" in " ".join(helped.stdout.split())
     assert "payasync journal status, with its options --journal, --inbox and --json" in " ".join(helped.stdout.split())
     assert (2, True) == (mistyped.exit_code, "No such command 'lsit'" in mistyped.stderr)
 

@@ -26,7 +26,7 @@ from rich.console import Console
 
 from payasync import Credentials, InvalidArgumentError, InvalidSignatureError, NotificationShape, SignedHeader
 from payasync.cli.commands import payasync
-from payasync.cli.listen import NO_KIND, TOO_MUCH, Inspection, ListenScreen, inspect
+from payasync.cli.listen import NO_KIND, Inspection, ListenScreen, inspect
 from payasync.notifications import Added, Answer, SqliteInbox, parse
 from payasync.notifications.ingest import OTHER_BODY, Ingest, IngestResult, build_received
 from payasync.notifications.notification import MAX_BYTES
@@ -470,7 +470,11 @@ MISSING: Final = InvalidSignatureError("it is not verified", field="webhook-id",
         (arrival(PAID, "something.else"), {"why": NO_KIND}),
         (IngestResult(Answer(400), error=MISSING), {"verdict": "refused", "kind": "", "why": "webhook-id is missing"}),
         (IngestResult(Answer(400), error=InvalidArgumentError("raw must be JSON")), {"why": "raw must be JSON"}),
-        (IngestResult(Answer(400)), {"verdict": "refused", "why": TOO_MUCH}),
+        (IngestResult(Answer(413)), {"verdict": "refused", "why": "it is too long"}),
+        (
+            evolve(arrival(PAID, added=None), answer=Answer(503)),
+            {**NOT_KEPT, "why": "too many arrive at the same time"},
+        ),
         (evolve(arrival(PAID, added=None), answer=Answer(503), error=OSError("full")), {**NOT_KEPT, "why": "full"}),
     ],
 )

@@ -109,7 +109,7 @@ async def test_late_copy_of_a_handled_event_is_not_stored(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("late", "data", "name", "level", "words"),
     [
-        (0, OTHERS, "notification.held", "INFO", "it is another merchant's"),
+        (0, OTHERS, "notification.held", "WARNING", "merchantId is 'M2', expected 'M1': it is another merchant's"),
         (3600, PAID, "notification.held", "WARNING", "webhook-timestamp is 3600 seconds ago"),
         (3600, PAID, "notification.refused", "WARNING", "webhook-timestamp is 3600 seconds ago"),
     ],
@@ -118,10 +118,7 @@ async def test_late_copy_of_a_handled_event_is_not_stored(shop: Shop) -> None:
 async def test_log_says_once_why_an_event_is_held(
     late: float, data: Any, name: str, level: str, words: str, *, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A new held event is logged as held, with the reason; a stored late one as refused. Both late ones are counted.
-
-    Any merchant of the service can cause an event of another merchant, so it is no alarm.
-    """
+    """A new held event is logged as held, with the reason; a stored late one as refused. Both late ones are counted."""
     caplog.set_level("INFO", "payasync.notifications")
     refused = list[str]()
     async with opened(tmp_path, on_refused=refused.append) as shop:
@@ -136,6 +133,50 @@ async def test_log_says_once_why_an_event_is_held(
     assert words in facts["reason"]
     assert facts["reason"] in record.getMessage()
     assert ["signature"] * times * bool(late) == refused
+
+
+@pytest.mark.parametrize("in_body", [False, True])
+@pytest.mark.parametrize(
+    ("whose", "data", "later"),
+    [
+        ("merchant", {}, "WARNING"),
+        ("merchant", {"merchantId": "M1"}, "WARNING"),
+        ("merchant", {"merchantId": "M2"}, "INFO"),
+        ("shared", {}, "INFO"),
+        ("shared", {"merchantId": "M1"}, "WARNING"),
+        ("shared", {"merchantId": "M2"}, "INFO"),
+    ],
+)
+async def test_each_held_event_of_the_merchant_is_a_warning(
+    whose: str, data: dict[str, str], later: str, *, in_body: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of held events that may be another merchant's, only the first is a warning: anybody can cause more of them.
+
+    An event may be another's if it names another, or if it names nobody and all merchants share the key.
+    """
+    caplog.set_level("INFO", "payasync.notifications")
+    profile = shaped(verification="body", signature="data.sign", header=None) if in_body else SIGNED
+    profile = evolve(profile, signature=evolve(profile.scheme, service_key=whose))
+    async with opened(tmp_path, profile=profile) as shop:
+        for number in ("T.1", "T.2", "T.3"):  # the profile's identifier has no dot
+            await shop.take({**PAID, **data, "outTradeNo": number})
+
+        assert ["held"] * 3 == await shop.states()
+    held = [each.levelname for each in caplog.records if vars(each)["event_name"] == "notification.held"]
+
+    assert ["WARNING", later, later] == held
+
+
+async def test_first_event_of_another_merchant_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """If the credentials have another form of the number, each event is another merchant's: the first one warns."""
+    caplog.set_level("INFO", "payasync.notifications")
+    async with opened(tmp_path, credentials=Credentials("1", notification_keys=KEYS)) as shop:
+        for number in ("T1", "T2"):
+            await shop.take({**PAID, "outTradeNo": number, "merchantId": "0001"})
+
+    assert ["WARNING", "INFO"] == [each.levelname for each in caplog.records]
+    assert "merchantId is '0001', expected '1'" in caplog.records[0].getMessage()
+    assert "payasync journal --inbox" in caplog.records[0].getMessage()
 
 
 async def test_unreadable_event_warns_of_no_weak_key(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:

@@ -264,8 +264,15 @@ async def test_only_failures_count_as_such(inbox: Inbox, clock: Clock) -> None:
 
 
 async def test_backlog_shows_what_is_undelivered_and_late(inbox: SqliteInbox | PostgresInbox, clock: Clock) -> None:
-    """`backlog` counts events that wait or need a person. The age is that of the oldest undelivered event."""
+    """`backlog` counts events that wait or need a person. The age is that of the oldest undelivered event.
+
+    Held events of other merchants are counted apart, because any merchant of the service can cause them.
+    """
     empty = await inbox.backlog()
+    for each in range(3):
+        await inbox.add(received(f"merchant:{each}", held="it is another merchant's"))
+    await inbox.replay(3)
+    await inbox.finish((await inbox.claim(1, LEASE))[0], "dead")
     for state in STATES[2:]:
         await inbox.finish(await claimed(inbox, key=state), state)
     clock.advance(20)
@@ -275,9 +282,14 @@ async def test_backlog_shows_what_is_undelivered_and_late(inbox: SqliteInbox | P
 
     assert Backlog(counts=dict.fromkeys(empty.counts, 0), oldest=0, overdue=0) == empty
     assert (
-        Backlog(counts={"pending": 1, "leased": 1, "dead": 1, "parked": 1, "held": 1}, oldest=25, overdue=5)
+        Backlog(
+            counts={"pending": 1, "leased": 1, "dead": 2, "parked": 1, "held": 1, "another_merchant": 2},
+            oldest=25,
+            overdue=5,
+        )
         == await inbox.backlog()
     )
+    assert ["merchant:0", "merchant:1"] == [each.key for each in await inbox.events() if each.of_another]
 
 
 async def test_next_due_is_the_first_of_all(inbox: Inbox, clock: Clock) -> None:

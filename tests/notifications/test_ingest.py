@@ -214,7 +214,7 @@ async def test_same_key_with_another_body_is_held(shop: Shop, caplog: pytest.Log
     assert ["done", "superseded"] == superseded
     assert ["done", "superseded", "held"] == await shop.states()
     assert [450] == [each.data["totalAmt"] for each in got]
-    assert [OTHER_BODY] * 2 == [vars(each)["reason"] for each in caplog.records if "is held" in each.getMessage()]
+    assert [OTHER_BODY] * 2 == [vars(each)["reason"] for each in caplog.records if "held a" in each.getMessage()]
     assert not await shop.receiver.replay(2)
     assert await shop.receiver.replay(3)
 

@@ -106,7 +106,12 @@ RETURNING id;
 SELECT min(due) AS due FROM payasync_events WHERE due IS NOT NULL;
 
 -- name: count
-SELECT count(*) AS count FROM payasync_events WHERE state = :state;
+SELECT count(*) AS count FROM payasync_events
+WHERE state = :state AND (state <> 'held' OR substr(key, 1, 9) <> 'merchant:');
+
+-- name: count_another_merchant
+-- As `InboxEvent.of_another`: any merchant of the service can cause these events, and nobody need act on them.
+SELECT count(*) AS count FROM payasync_events WHERE state = 'held' AND substr(key, 1, 9) = 'merchant:';
 
 -- name: oldest
 SELECT * FROM payasync_events WHERE state IN ('pending', 'leased') ORDER BY received_at LIMIT 1;
