@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from attrs import evolve, field, frozen
@@ -13,7 +14,7 @@ from payasync.evidence.comparison import find_another, named_merchants
 from payasync.middleware.observe import log
 from payasync.notifications.inbox import Added, Inbox, Received
 from payasync.notifications.notification import MAX_BYTES, WEBHOOK_ID, Headers, Notification, Raw, copy_body, webhook_id
-from payasync.notifications.sends import Sends
+from payasync.notifications.sends import Name, Sends
 from payasync.notifications.transitions import hint_key
 from payasync.notifications.verification import Verification
 from payasync.profile.profile import Profile
@@ -149,13 +150,12 @@ class Ingest:
             self._report_refusal("signature" if isinstance(error, InvalidSignatureError) else "invalid", explain(error))
             return IngestResult(self.refusal, error=error)
         why = explain(held) if held else ""
-        received = build_received(
-            found, verification.profile, timed=verification.timed, signed=verification.proves, held=why
-        )
+        build = partial(build_received, found, verification.profile, signed=verification.proves, held=why)
         try:
-            received = await self._sends.counted(received, found)
+            name = await self._sends.name(found) if found.verified else None
         except Exception as error:  # noqa: BLE001 - whatever it is, it must come again
-            return self._not_stored(error, received)
+            return self._not_stored(error, build(timed=verification.timed))
+        received = build(name, timed=verification.timed)
         del found  # it is many times as large as its body, and the disk may be slow
         stored = await self._store(received)
         if not late or stored.added is None:
@@ -251,13 +251,20 @@ def _build_answer(which: str, status: int, body: str) -> Answer:
 
 
 def build_received(
-    notification: Notification, profile: Profile, *, timed: bool, signed: bool = False, held: str = ""
+    notification: Notification,
+    profile: Profile,
+    name: Name | None = None,
+    *,
+    timed: bool,
+    signed: bool = False,
+    held: str = "",
 ) -> Received:
     """Return the notification to store.
 
     Args:
         notification: Verified, or a hint. A hint is identified by its body, whatever key it claims.
         profile: The profile of the service.
+        name: What distinguishes it, if it is verified. Default: its key alone.
         timed: Whether its signature covers the time when it was sent, so that it cannot come again much later.
         signed: Whether it is genuine, also if it is a hint because it may be another merchant's.
         held: Why it is held from the start; empty: it is dispatched.
@@ -266,8 +273,10 @@ def build_received(
     if profile.notification.header and (number := webhook_id(profile.notification, headers)):
         headers = CIMultiDict(headers)
         headers[WEBHOOK_ID] = number  # in place of one that nobody has signed
+    known = notification.verified or held
+    key, told, sends = name or (notification.dedup_key if known else hint_key(notification, signed=signed), None, 1)
     return Received(
-        key=notification.dedup_key if notification.verified or held else hint_key(notification, signed=signed),
+        key=key,
         digest=notification.digest,
         weak=notification.weak or not notification.verified,
         kind=notification.kind,
@@ -279,4 +288,6 @@ def build_received(
         headers=dict(headers),
         received_at=notification.received_at,
         event_time=notification.event_time,
+        sends=sends,
+        told=told,
     )

@@ -552,7 +552,7 @@ def identify(
         return build_key(f"{kind}:", names), False, digest
     number = webhook_id(shape, headers)
     if number is not None and is_identifier(number):
-        return _shorten_key("webhook:", number), False, digest
+        return shorten_key("webhook:", number), False, digest
     # The hash includes the event's time, or else that of the delivery, because an equal renewal a month later is
     # another event.
     hashed = digest if shape.event_time else digest_document(shape, document, nonces=nonces)
@@ -568,10 +568,11 @@ def webhook_id(shape: NotificationShape, headers: Mapping[str, str]) -> str | No
 
 def build_key(prefix: str, values: list[str | int]) -> str:
     """Return the key of values that together identify an event."""
-    return _shorten_key(prefix, _canonical_json(_without(values, frozenset(), ())))
+    return shorten_key(prefix, _canonical_json(_without(values, frozenset(), ())))
 
 
-def _shorten_key(prefix: str, name: str) -> str:
+def shorten_key(prefix: str, name: str) -> str:
+    """Return a key of a prefix and a name, or of the name's hash if it is long."""
     key = prefix + name
     return key if len(key) <= MAX_KEY else f"{prefix}sha256:{_sha256(name)}"
 

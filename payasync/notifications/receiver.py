@@ -358,8 +358,8 @@ class Receiver:
         ):
             raise invalid_argument("kind", f"{event.kind}, which the event is of", kind)
         read = parse_event(event, profile, kind)
-        kept = build_received(read, profile, timed=False)
-        return await self._inbox.replay(event_id, await self._sends.counted(kept, read))
+        name = await self._sends.name(read) if read.verified else None
+        return await self._inbox.replay(event_id, build_received(read, profile, name, timed=False))
 
     async def replay_all(self, state: StateName) -> int:
         """Replay all events of a state; return how many were replayed.

@@ -4,12 +4,11 @@ import re
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from payasync.endpoints import CREATE_REFUND, PLACE_ORDER
 from payasync.evidence.claims import STATE_CLAIMS, Claim, counts_after
-from payasync.notifications.inbox import Received
-from payasync.notifications.notification import HELD, Notification, build_key
+from payasync.notifications.notification import HELD, Notification, shorten_key
 from payasync.profile.profile import Profile
 from payasync.profile.wire_names import names_of
 
@@ -77,18 +76,11 @@ class Sends:
         Raises:
             StorageError: The journal cannot be read.
         """
-        sends = (await self.count(event, event.state))[0] if _is_end(event, event.state) else 1
+        state = event.state
+        sends = (await self.count(event, state))[0] if _is_end(event, state) else 1
         number = event.out_refund_no if event.kind == "refund" else event.out_trade_no or event.payment_id
-        added = suffix(event, event.state, sends)
-        return Name(self.key(event, event.state, sends), tell(event.kind, number, event.state, added), sends)
-
-    async def counted(self, received: Received, event: Notification) -> Received:
-        """Return what is stored of an event under its name, if it is verified.
-
-        Raises:
-            StorageError: The journal cannot be read.
-        """
-        return evolve(received, **(await self.name(event))._asdict()) if event.verified else received
+        key = self.key(event, state, sends) if sends > 1 else event.dedup_key
+        return Name(key, tell(event.kind, number, state, suffix(event, state, sends)), sends)
 
     def key(self, event: Notification, state: str | None, sends: int) -> str:
         """Return the key of a verified event about the last send."""
@@ -107,7 +99,7 @@ class Sends:
 
 def tell(kind: str | None, number: str | None, state: str | None, added: str = "") -> str | None:
     """Return what an event about a payment or a refund tells, if its number and our state are known."""
-    return f"{build_key(f'{kind}:', [number, state])}{added}" if kind in _WRITES and number and state else None
+    return shorten_key(f"{kind}:", f"{state}:{number}") + added if kind in _WRITES and number and state else None
 
 
 def suffix(event: Notification, state: str | None, sends: int) -> str:

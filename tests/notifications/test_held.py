@@ -156,6 +156,7 @@ async def test_each_held_event_of_the_merchant_is_a_warning(
     """
     caplog.set_level("INFO", "payasync.notifications")
     profile = shaped(verification="body", signature="data.sign", header=None) if in_body else SIGNED
+    assert isinstance(profile.scheme, SortedPairs)
     profile = evolve(profile, signature=evolve(profile.scheme, service_key=whose))
     async with opened(tmp_path, profile=profile) as shop:
         for number in ("T.1", "T.2", "T.3"):  # the profile's identifier has no dot
