@@ -222,7 +222,7 @@ class Dispatcher:
         """Extend a lease; return `False` if it is lost."""
         began = boot_time()
         is_held = await self._inbox.extend(leased.claim, self._limits.lease)
-        leased.held_at = began if is_held else leased.held_at
+        leased.held_at = began if is_held else float("-inf")
         return is_held
 
     def _remove(self, task: Handling) -> None:

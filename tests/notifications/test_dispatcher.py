@@ -143,16 +143,16 @@ async def test_event_whose_lease_was_lost_does_not_begin(
 
 
 @pytest.mark.parametrize("during", ["expect", "handler"])
-@pytest.mark.parametrize("is_lost", [True, False])
+@pytest.mark.parametrize("how", ["suspended", "cut off", "told"])
 async def test_no_handler_is_called_without_a_lease(
     during: str,
-    is_lost: bool,  # noqa: FBT001 - a case
+    how: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After a suspension in `expect` or a handler, no handler is called if the lease is lost or cannot be extended.
+    """If the lease is lost in `expect` or a handler, or cannot be extended after a suspension, no handler is called.
 
-    Nothing is stored then: the next lease decides.
+    Nothing is stored then: the next lease decides. The receiver may know of the loss by an extension that is refused.
     """
     clock = Clock()
     inbox = Tampered(tmp_path / "inbox.db", clock)
@@ -161,11 +161,15 @@ async def test_no_handler_is_called_without_a_lease(
         called, left = list[str](), list[InboxEvent]()
 
         async def suspend() -> None:
-            if is_lost:
-                await other.claim(1, 30)
-            else:
+            if how == "cut off":
                 inbox.errors["extend"] = FULL
-            monkeypatch.setattr("time.clock_gettime", lambda _: 1e12)
+            else:
+                await other.claim(1, 30)
+            if how == "told":
+                clock.advance(10)
+                await until(lambda: clock.sleeping(10))
+            else:
+                monkeypatch.setattr("time.clock_gettime", lambda _: 1e12)
             left.extend(await shop.receiver.events())
 
         async def expect(_: Notification) -> dict[str, Any]:
@@ -190,7 +194,7 @@ async def test_no_handler_is_called_without_a_lease(
         await other.aclose()
 
     assert ["first"] * (during == "handler") == called
-    assert ([2 if is_lost else 1], left) == ([each.attempts for each in left], events)
+    assert ([1 if how == "cut off" else 2], left) == ([each.attempts for each in left], events)
 
 
 async def test_lease_is_extended_before_a_handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
