@@ -6,7 +6,10 @@ import os
 from collections import deque
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from attrs import define
 
 from payasync.errors import SessionClosedError
 from payasync.middleware.observe import log
@@ -42,6 +45,19 @@ Handling: TypeAlias = asyncio.Task[Transition | None]
 """Handles an event. It returns the success of a handler if that is not stored, because the lease was lost."""
 
 
+@define(eq=False)
+class Leased:
+    """A leased event.
+
+    Attributes:
+        claim: Its lease.
+        held_at: When the lease was certainly held the last time, in `boot_time`.
+    """
+
+    claim: Claim
+    held_at: float
+
+
 class Dispatcher:
     """Dispatches events in the running loop, as soon as it is made.
 
@@ -60,12 +76,11 @@ class Dispatcher:
         self._made_in: Final = os.getpid(), asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._closing = False
-        self._claimed = deque[Claim]()
+        self._claimed = deque[Leased]()
         self._claimed_at = float("-inf")
-        self._leased_at = float("-inf")
         self._ended = 0
         self._handling = 0
-        self._running: dict[Handling, Claim] = {}
+        self._running: dict[Handling, Leased] = {}
         self._earlier: dict[int, Handling] = {}
         self._settling: list[asyncio.Future[None]] = []
         self._forget_at = 0.0
@@ -113,7 +128,7 @@ class Dispatcher:
             while not self._closing:
                 await self._dispatch_due()
         finally:
-            given_back = (self._inbox.finish(claim, "pending") for claim in self._claimed)
+            given_back = (self._inbox.finish(each.claim, "pending") for each in self._claimed)
             await asyncio.gather(*given_back, return_exceptions=True)
         self._end_settling(self._settling, SessionClosedError("the receiver is closed. Make a new one"))
 
@@ -139,10 +154,10 @@ class Dispatcher:
         if room < 1:
             return None
         waiting = tuple(self._settling)
-        self._leased_at = boot_time()
-        self._earlier = {each.event.id: task for task, each in self._running.items()}
+        leased_at = boot_time()
+        self._earlier = {each.claim.event.id: task for task, each in self._running.items()}
         claims = await self._inbox.claim(room + self._count_ahead(), self._limits.lease)
-        self._claimed.extend(claims)
+        self._claimed.extend(Leased(claim, leased_at) for claim in claims)
         if claims:
             return 0
         if not self._running:
@@ -167,24 +182,25 @@ class Dispatcher:
     def _begin_claimed(self) -> None:
         """Begin to handle leased events, as many as may be handled concurrently."""
         while self._claimed and self._handling < self._limits.concurrency:
-            claim = self._claimed.popleft()
-            task = asyncio.create_task(self._handle_safely(claim, self._leased_at, self._earlier.get(claim.event.id)))
+            leased = self._claimed.popleft()
+            task = asyncio.create_task(self._handle_safely(leased, self._earlier.get(leased.claim.event.id)))
             self._handling += 1
-            self._running[task] = claim
+            self._running[task] = leased
             task.add_done_callback(self._remove)
 
-    async def _handle_safely(self, claim: Claim, leased_at: float, earlier: Handling | None) -> Transition | None:
+    async def _handle_safely(self, leased: Leased, earlier: Handling | None) -> Transition | None:
         """Handle an event, and store its end.
 
         If an earlier lease of this process was lost, its handler may still run. It must end first. If it succeeds, that
         is stored under the new lease. Any other end may be wrong without a lease: the event is handled anew.
         """
+        claim = leased.claim
         _handled_in.set(running_task())
         try:
             try:
                 transition = await asyncio.shield(earlier) if earlier else None
-                if not transition and await self._is_held(claim, leased_at):
-                    transition = await self._worker.handle(claim)
+                if not transition:
+                    transition = await self._worker.handle(claim, partial(self._is_held, leased))
             finally:
                 if self._handling == self._limits.concurrency:
                     self.wake()  # the next one need not wait until the end of this one is stored
@@ -198,15 +214,16 @@ class Dispatcher:
             log(logger, logging.WARNING, "inbox.end_not_stored", words, event_id=claim.event.id, error_type=name)
         return None
 
-    async def _is_held(self, claim: Claim, leased_at: float) -> bool:
+    async def _is_held(self, leased: Leased) -> bool:
         """Return whether a lease still holds, also after the loop was blocked or the machine suspended."""
-        if boot_time() - leased_at < self._limits.lease / 3:
-            return True
-        try:
-            return await self._inbox.extend(claim, self._limits.lease)
-        except asyncio.CancelledError:
-            await self._inbox.finish(claim, "pending")
-            raise
+        return boot_time() - leased.held_at < self._limits.lease / 3 or await self._extend(leased)
+
+    async def _extend(self, leased: Leased) -> bool:
+        """Extend a lease; return `False` if it is lost."""
+        began = boot_time()
+        is_held = await self._inbox.extend(leased.claim, self._limits.lease)
+        leased.held_at = began if is_held else float("-inf")
+        return is_held
 
     def _remove(self, task: Handling) -> None:
         del self._running[task]
@@ -223,14 +240,13 @@ class Dispatcher:
 
     async def _extend_leases(self) -> None:
         """Extend all leases, and forget those to begin later whose lease is lost."""
-        lease = self._limits.lease
         while True:
-            await self._pace.sleep(lease / 3)
+            await self._pace.sleep(self._limits.lease / 3)
             try:
                 leased = (*self._running.values(), *self._claimed)
-                held = await asyncio.gather(*(self._inbox.extend(claim, lease) for claim in leased))
-                lost = [claim for claim, is_held in zip(leased, held, strict=True) if not is_held]
-                self._claimed = deque(claim for claim in self._claimed if claim not in lost)
+                held = await asyncio.gather(*map(self._extend, leased))
+                lost = [each for each, is_held in zip(leased, held, strict=True) if not is_held]
+                self._claimed = deque(each for each in self._claimed if each not in lost)
             except Exception as error:  # noqa: BLE001 - see above
                 words, name = "leases cannot be extended: %(error_type)s", type(error).__name__
                 log(logger, logging.WARNING, "inbox.lease_not_extended", words, error_type=name)

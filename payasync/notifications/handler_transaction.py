@@ -37,6 +37,7 @@ LEFT: Final = (
 SWALLOWED: Final = (
     "its context manager swallowed an error, and nobody can say what was committed. Let it raise what it was left with"
 )
+UNDONE: Final = "a failed statement or a rollback has undone it. Let the handler raise that error, or use a savepoint"
 DENIED: Final = f"it may not store its marks. Have the database's owner execute: {TABLE}; {RIGHTS}"
 MUTE: Final = (
     "this connection does not say whether a row was added. Give one of sqlite3, aiosqlite, psycopg, asyncpg or "
@@ -103,18 +104,22 @@ class HandlerTransaction:
     async def run_once(self, mark: str, at: datetime, handle: Callable[[Any], object]) -> bool:
         """Call a function in a transaction, and insert its mark; return `False`, without a call, if the mark exists.
 
+        PostgreSQL commits nothing, and says nothing, after a failed statement. So the mark is read before the end.
+
         Args:
             mark: As `hash_mark` returns it.
             at: The current time.
             handle: Gets the connection.
 
         Raises:
-            ConfigurationError: As for `check`.
+            ConfigurationError: As for `check`, or the function has returned from a transaction that was undone.
         """
         await self.check()
         async with _enter(self._begin) as connection:
             if await _changes_row(connection, build_insert(mark, at, self._marks)):
                 await _resolve(handle(connection))
+                if not await _has_row(connection, f"SELECT event FROM {self._marks} WHERE event = '{mark}'"):  # noqa: S608 - hexadecimal digits
+                    raise _error(UNDONE)
                 return True
             return False
         raise _error(SWALLOWED)
@@ -165,12 +170,7 @@ class HandlerTransaction:
 
     async def _fetch(self, statement: str) -> Any:
         async with _enter(self._begin) as connection:
-            if hasattr(connection, "fetchval"):  # asyncpg
-                return await connection.fetchval(statement)
-            fetch = getattr(await _execute(connection, statement), "fetchone", None)
-            if fetch is None:
-                raise _error(MUTE)
-            return await _resolve(fetch())
+            return await _fetch_in(connection, statement)
         raise _error(SWALLOWED)
 
     async def _probe(self, failure: type[BaseException]) -> None:
@@ -285,6 +285,28 @@ async def _enter(begin: Begin) -> AsyncGenerator[Any]:
 async def _enter_plain(manager: Any) -> AsyncGenerator[Any]:
     with manager as connection:
         yield connection
+
+
+async def _fetch_in(connection: Any, statement: str) -> Any:
+    """Return the first row, or of asyncpg its first value; `None` if there is no row.
+
+    Raises:
+        ConfigurationError: The driver has no rows.
+    """
+    if hasattr(connection, "fetchval"):  # asyncpg
+        return await connection.fetchval(statement)
+    fetch = getattr(await _execute(connection, statement), "fetchone", None)
+    if fetch is None:
+        raise _error(MUTE)
+    return await _resolve(fetch())
+
+
+async def _has_row(connection: Any, statement: str) -> bool:
+    """Return whether a statement finds a row; `False` also in a transaction that PostgreSQL has aborted."""
+    try:
+        return await _fetch_in(connection, statement) is not None
+    except Exception:  # noqa: BLE001 - see above
+        return False
 
 
 async def _changes_row(connection: Any, statement: str) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -136,7 +137,7 @@ class Claim:
     """A lease on an event: its holder dispatches the event.
 
     Attributes:
-        event: The event, as it was when it was leased.
+        event: The event, as it was when it was leased. `handled` is that of `Inbox.handlers_done`.
         fence: The number of this lease. A later lease has a higher number, and this lease is then lost.
     """
 
@@ -194,6 +195,10 @@ class Inbox(ABC):
     async def handled(self, claim: Claim, handler: str) -> bool:
         """Record that a handler has handled the event; return `False` if the lease is lost."""
         return await self._run(lambda _: _change(claim, self._mark_handled, handler=handler))
+
+    async def handlers_done(self, claim: Claim) -> frozenset[str]:
+        """Return the names of the handlers that have handled the event, or another of its key that is not done."""
+        return await self._run(lambda _: _handlers_done(claim))
 
     async def own(self, claim: Claim, key: str, *, verified: bool | None = None, told: str | None = None) -> bool:
         """Give the event another key, such as that of a confirmed state; the former key is then free.
@@ -277,6 +282,7 @@ class Inbox(ABC):
         """Delete events that have been done since before a moment; return how many were deleted.
 
         Dead, parked and held events are deleted, too, if they were never verified: anybody may have sent them.
+        A done event stays while another of its key is dead, parked or held, because that one must not be handled, too.
         A deleted event that comes again is handled again. So confirmed events, whose keys begin with `confirmed:`, and
         lasting ones are never deleted: they can come again at any time. Only their body and headers are deleted.
         """
@@ -325,9 +331,18 @@ def _claim(limit: int, lease: timedelta, now: datetime) -> Statements[list[Claim
     ids = [row["id"] for row in (yield SQL["due"], {"limit": limit})]
     if not ids:
         return []
-    rows = yield SQL["lease"], {"ids": json.dumps(ids), "until": now + lease}
-    claims = [Claim(event=_event(row), fence=row["fence"]) for row in rows]
-    return sorted(claims, key=lambda claim: ids.index(claim.event.id))
+    yield SQL["lease"], {"ids": json.dumps(ids), "until": now + lease}
+    handled = defaultdict[str, set[str]](set)
+    rows = yield SQL["not_done"], {"ids": json.dumps(ids)}
+    for row in rows:
+        handled[row["key"]].update(row["handled"])
+    found: dict[int, dict[str, Any]] = {row["id"]: {**row, "handled": handled[row["key"]]} for row in rows}
+    return [Claim(event=_event(found[each]), fence=found[each]["fence"]) for each in ids]
+
+
+def _handlers_done(claim: Claim) -> Statements[frozenset[str]]:
+    rows = yield SQL["not_done"], {"ids": json.dumps([claim.event.id])}
+    return frozenset(name for row in rows for name in row["handled"])
 
 
 def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:

@@ -156,7 +156,7 @@ class Ingest:
         except Exception as error:  # noqa: BLE001 - whatever it is, it must come again
             return self._not_stored(error, build(timed=verification.timed))
         received = build(name, timed=verification.timed)
-        del found  # it is many times as large as its body, and the disk may be slow
+        del found, build  # they are many times as large as the body, and the disk may be slow
         stored = await self._store(received)
         if not late or stored.added is None:
             return stored

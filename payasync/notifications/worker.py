@@ -145,6 +145,9 @@ Expect: TypeAlias = Callable[[Notification], Expected | Awaitable[Expected]]
 The paths have the service's names, such as `totalAmt`, and not those of arguments, such as `total_amt`.
 """
 
+IsHeld: TypeAlias = Callable[[], Awaitable[bool]]
+"""Returns whether a lease still holds, and extends it if that is not certain."""
+
 ANY: Final = "*"
 
 
@@ -326,13 +329,14 @@ class Worker:
     pace: Pace
     confirmer: Confirmer
 
-    async def handle(self, claim: Claim) -> Transition:
-        """Handle a leased event, and return its next state, which `store` stores."""
+    async def handle(self, claim: Claim, is_held: IsHeld) -> Transition | None:
+        """Handle a leased event, and return its next state, which `store` stores; `None` if the lease is lost."""
         event = claim.event
         try:
             if stopped := limit_interruptions(event.attempts, event.failures):
                 return stopped
-            return limit_failures(await self._dispatch(claim), event.failures + 1, self.limits.attempts)
+            transition = await self._dispatch(claim, is_held) if await is_held() else None
+            return transition and limit_failures(transition, event.failures + 1, self.limits.attempts)
         except StillRunningError:
             raise
         except asyncio.CancelledError:
@@ -382,7 +386,7 @@ class Worker:
             field=transition.path,
         )
 
-    async def _dispatch(self, claim: Claim) -> Transition:
+    async def _dispatch(self, claim: Claim, is_held: IsHeld) -> Transition | None:
         """Handle an event, and return its next state."""
         try:
             notification = await self._read(claim)
@@ -397,14 +401,16 @@ class Worker:
                 if isinstance(confirmed, Transition):
                     return confirmed
                 notification = confirmed
+            done = claim.event.handled
+            if notification.dedup_key != claim.event.key:  # others of its new key may have been handled
+                done = await self.inbox.handlers_done(claim)
         except StorageError as error:
             return Transition("pending", describe_error(error))
-        done = claim.event.handled
         remaining = [each for each in handlers if each.done_name(notification) not in done]
         if notification.confirmed is not None and claim.event.verified:  # it came before the key was shared
             remaining = [each for each in remaining if each.name not in done]
         held = await self._find_contradiction(remaining, notification)
-        return held or await self._call(remaining, notification, claim)
+        return held or await self._call(remaining, notification, claim, is_held)
 
     async def _read(self, claim: Claim) -> Notification | Transition:
         """Return the notification of an event, or a transition with the reason why it is held or dead."""
@@ -451,10 +457,15 @@ class Worker:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the user's code
             return Transition("pending", _note_failure("expect", error, notification))
 
-    async def _call(self, handlers: Sequence[Handler], notification: Notification, claim: Claim) -> Transition:
-        """Call each handler, also after one that fails."""
+    async def _call(
+        self, handlers: Sequence[Handler], notification: Notification, claim: Claim, is_held: IsHeld
+    ) -> Transition | None:
+        """Call each handler, also after one that fails, but none without a lease."""
         failures = list[str]()
         for number, handler in enumerate(handlers, start=1):
+            await self._await_earlier(handler, notification)
+            if not await is_held():
+                return None
             try:
                 await self._run(handler, notification)
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the user's code
@@ -473,22 +484,23 @@ class Worker:
             mark = hash_mark(handler.name, self.merchant_id, notification.dedup_key)
             now = datetime.fromtimestamp(self.pace.clock(), UTC)
             call = partial(handler.transaction.call, mark, now, partial(handler.function, notification))
-        result = await self._run_plain(handler, notification, call) if handler.plain else call()
+        name, warn = self._name_thread(handler, notification), partial(_warn, handler.name, notification)
+        seconds = self.limits.handler_timeout
+        result = await run_in_thread(name, seconds, call, warn) if handler.plain else call()
         if isawaitable(result):  # also of a plain function that wraps an `async def` one
-            warn = partial(_warn, handler.name, notification)
-            result = await run_within(self.limits.handler_timeout, result, warn)
+            result = await run_within(seconds, result, warn)
         if handler.transaction is not None and not result:
             words = "%(handler)s was not called for event %(event_id)s: its mark is already stored"
             log(logger, logging.INFO, "handler.not_called", words, handler=handler.name, event_id=notification.id)
 
-    async def _run_plain(self, handler: Handler, notification: Notification, call: Callable[[], Any]) -> Any:
-        """Call a plain function in a thread, after the end of a call for the same event in a loop that has ended."""
-        warn = partial(_warn, handler.name, notification)
-        run = partial(run_in_thread, seconds=self.limits.handler_timeout, warn=warn)
-        name = f"payasync-handler {id(handler.function)} {notification.dedup_key}"
+    async def _await_earlier(self, handler: Handler, notification: Notification) -> None:
+        """Wait for the thread of a call for the same event whose receiver was closed, or whose loop has ended."""
+        name, warn = self._name_thread(handler, notification), partial(_warn, handler.name, notification)
         for earlier in [each for each in living_threads() if each.name == name]:
-            await run("payasync-handler", work=earlier.join)
-        return await run(name, work=call)
+            await run_in_thread("payasync-handler", self.limits.handler_timeout, earlier.join, warn)
+
+    def _name_thread(self, handler: Handler, notification: Notification) -> str:
+        return f"payasync-handler {self.inbox!r} {self.merchant_id} {handler.name} {notification.dedup_key}"
 
 
 def _warn(who: str, notification: Notification) -> None:

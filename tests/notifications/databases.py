@@ -27,6 +27,12 @@ COUNT: Final = "SELECT count(*) FROM effects"
 MARKS: Final = "SELECT count(*) FROM payasync_handled"
 
 
+async def until_done(done: Any) -> None:
+    """Wait until a statement is done, if its driver is asynchronous."""
+    if asyncio.iscoroutine(done) or hasattr(done, "__await__"):
+        await done
+
+
 @frozen
 class Database:
     """A merchant's database, by one driver.
@@ -43,9 +49,7 @@ class Database:
 
     async def effect(self, connection: Any) -> None:
         """Have an effect."""
-        done = self.execute(connection, EFFECT)
-        if asyncio.iscoroutine(done) or hasattr(done, "__await__"):
-            await done
+        await until_done(self.execute(connection, EFFECT))
 
     def count(self) -> int:
         """Return how many effects are committed."""

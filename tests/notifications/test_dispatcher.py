@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from payasync import Credentials, InvalidArgumentError, SessionClosedError, StorageError
-from payasync.notifications import Claim, Notification, PostgresInbox, SqliteInbox
+from payasync.notifications import Claim, InboxEvent, Notification, PostgresInbox, SqliteInbox
 from payasync.notifications.dispatcher import POLL_SECONDS
 from payasync.notifications.ingest import build_received as kept
 from payasync.notifications.verification import verification_of
@@ -140,6 +140,77 @@ async def test_event_whose_lease_was_lost_does_not_begin(
 
         assert {*range(1, 21)} == {*began, *claimed}
         assert len(began) == len({*began} - claimed)
+
+
+@pytest.mark.parametrize("during", ["expect", "handler"])
+@pytest.mark.parametrize("how", ["suspended", "cut off", "told"])
+async def test_no_handler_is_called_without_a_lease(
+    during: str,
+    how: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If the lease is lost in `expect` or a handler, or cannot be extended after a suspension, no handler is called.
+
+    Nothing is stored then: the next lease decides. The receiver may know of the loss by an extension that is refused.
+    """
+    clock = Clock()
+    inbox = Tampered(tmp_path / "inbox.db", clock)
+    async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
+        other = SqliteInbox(shop.path, clock=lambda: clock() + 31)
+        called, left = list[str](), list[InboxEvent]()
+
+        async def suspend() -> None:
+            if how == "cut off":
+                inbox.errors["extend"] = FULL
+            else:
+                await other.claim(1, 30)
+            if how == "told":
+                clock.advance(10)
+                await until(lambda: clock.sleeping(10))
+            else:
+                monkeypatch.setattr("time.clock_gettime", lambda _: 1e12)
+            left.extend(await shop.receiver.events())
+
+        async def expect(_: Notification) -> dict[str, Any]:
+            if during == "expect":
+                await suspend()
+            return {}
+
+        @shop.receiver.on("payment", expect=expect)
+        async def fail(_: Notification) -> None:
+            called.append("first")
+            await suspend()
+            raise ValueError("not now")
+
+        @shop.receiver.on("payment", expect=expect)
+        async def second(_: Notification) -> None:
+            called.append("second")
+
+        await shop.take()
+        await until(lambda: left)
+        await shop.receiver.settle()
+        events = await shop.receiver.events()
+        await other.aclose()
+
+    assert ["first"] * (during == "handler") == called
+    assert ([1 if how == "cut off" else 2], left) == ([each.attempts for each in left], events)
+
+
+async def test_lease_is_extended_before_a_handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a suspension that no other process has noticed, the lease is extended once, and the handlers are called."""
+    clock = Clock()
+    inbox = Tampered(tmp_path / "inbox.db", clock)
+    async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
+
+        def suspend(_: Notification) -> dict[str, Any]:
+            monkeypatch.setattr("time.clock_gettime", lambda _: 1e12)
+            return {}
+
+        got = [shop.recording(expect=suspend) for _ in range(2)]
+        state = (await shop.handled()).state
+
+        assert ("done", [1, 1], 1) == (state, [len(each) for each in got], inbox.calls["extend"])
 
 
 async def test_event_begins_before_the_end_of_another_is_stored(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from tests.notifications.databases import (
     by_psycopg,
     by_sqlite3,
     connected,
+    until_done,
 )
 from tests.notifications.merchant import NOW, PAID, Clock, Shop, Tampered, opened
 
@@ -234,6 +235,48 @@ async def test_swallowed_error_is_no_success(tmp_path: Path) -> None:
 
         assert ("pending", "done", 1) == (first.state, second.state, database.count())
         assert "swallowed an error" in first.reason
+
+
+UNDONE: Final = "a failed statement or a rollback has undone it"
+
+
+async def test_transaction_that_the_handler_undoes_has_failed(database: Database) -> None:
+    """If the handler returns after a rollback of its own, it has failed, and nothing is committed."""
+    handler_transaction = HandlerTransaction(database.begin)
+
+    async def undo(connection: Any) -> None:
+        await database.effect(connection)
+        await until_done(database.execute(connection, "ROLLBACK"))
+
+    with pytest.raises(ConfigurationError, match=UNDONE):
+        await handler_transaction.run_once("ab", AT, undo)
+    undone = (database.count(), database.marks())
+    done = await handler_transaction.run_once("ab", AT, database.effect)
+
+    assert ((0, 0), True, 1) == (undone, done, database.count())
+
+
+@pytest.mark.parametrize("driver", IN_POSTGRES, ids=lambda driver: driver.__name__)
+async def test_statement_that_fails_in_silence_is_no_success(
+    driver: Callable[[str], Database], postgres_dsn: str, shop: Shop
+) -> None:
+    """If the handler swallows the error of a statement, PostgreSQL undoes all. The event is retried, and says why."""
+    database = driver(postgres_dsn)
+
+    @shop.receiver.on("payment", transaction=database.begin)
+    async def credit(notification: Notification, connection: Any) -> None:
+        await database.effect(connection)
+        if notification.attempt == 1:
+            with suppress(Exception):
+                await until_done(database.execute(connection, "INSERT INTO missing VALUES (1)"))
+
+    first = await shop.handled()
+    undone = (database.count(), database.marks())
+    shop.clock.advance(1)
+    second = await shop.last()
+
+    assert ("pending", (0, 0), "done", 1) == (first.state, undone, second.state, database.count())
+    assert UNDONE in first.reason
 
 
 def test_mark_is_a_literal() -> None:

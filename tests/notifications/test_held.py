@@ -31,11 +31,11 @@ async def shop(tmp_path: Path) -> AsyncGenerator[Shop]:
         yield shop
 
 
-def failing_first(shop: Shop) -> list[Notification]:
+def failing_first(shop: Shop, **settings: Any) -> list[Notification]:
     """Register a handler that fails at its first call, and return the list of those that it has handled."""
     got, calls = list[Notification](), itertools.count()
 
-    @shop.receiver.on("payment")
+    @shop.receiver.on("payment", **settings)
     async def handle(notification: Notification) -> None:
         if not next(calls):
             raise OSError
@@ -148,7 +148,13 @@ async def test_log_says_once_why_an_event_is_held(
     ],
 )
 async def test_each_held_event_of_the_merchant_is_a_warning(
-    whose: str, data: dict[str, str], later: str, *, in_body: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    whose: Literal["shared", "merchant"],
+    data: dict[str, str],
+    later: str,
+    *,
+    in_body: bool,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Of held events that may be another merchant's, only the first is a warning: anybody can cause more of them.
 
@@ -262,6 +268,38 @@ async def test_replay_of_all_handles_one_event_of_a_key(shop: Shop) -> None:
 
     assert ([1, 0], ["done", "superseded", "held"]) == (replayed, states)
     assert (True, [1, 3]) == (by_a_person, [each.id for each in got])
+
+
+@pytest.mark.parametrize("way", ["later", "released", "replayed"])
+async def test_handler_that_is_done_is_not_called_for_another_body(way: str, tmp_path: Path) -> None:
+    """If an event is held or dead after one of its handlers is done, the next body of its key calls only the others."""
+    async with opened(tmp_path, attempts=1 if way == "replayed" else 100) as shop:
+        credited, mailed = shop.recording(), list[int | None]()
+
+        def expect(notification: Notification) -> dict[str, Any] | None:
+            return None if notification.id == 1 and notification.attempt > 1 else {}
+
+        @shop.receiver.on("payment", name="mail", expect=expect)
+        async def mail(notification: Notification) -> None:
+            if notification.id == 1:
+                raise OSError
+            mailed.append(notification.id)
+
+        first = (await shop.handled()).state
+        if way == "later":
+            shop.clock.advance(1)
+            first = (await shop.last()).state
+        second = (await shop.handled({**PAID, "node": 2})).state
+        shop.clock.advance(1)
+        await shop.receiver.settle()
+        await shop.receiver.replay_all("held")
+        last = await shop.last()
+
+    assert {"later": ("held", "done"), "released": ("pending", "held"), "replayed": ("dead", "held")}[way] == (
+        first,
+        second,
+    )
+    assert ("done", [1], [2]) == (last.state, [each.id for each in credited], mailed)
 
 
 @pytest.mark.parametrize("hours", [1, -1])
@@ -399,6 +437,25 @@ async def test_confirmed_state_is_one_event_with_a_key_of_all_merchants(key: tup
 
             assert {"done"} == set(await shop.states())
             assert [f'confirmed:payment:["{order}","SBX_PAID"]'] == [each.dedup_key for each in got]
+
+
+async def test_handler_that_is_done_is_not_called_for_another_hint(tmp_path: Path) -> None:
+    """If a confirmed event is held after a handler is done, the next hint of that state calls only the others."""
+    async with Sandbox() as sandbox, sandbox.session() as pay:
+        order = await sandbox.given.paid_order(total_amt=450)
+        facts: dict[str, Any] = {"profile": shared(sandbox.profile), "credentials": sandbox.credentials}
+        async with opened(tmp_path, session=pay, **facts) as shop:
+            credited = shop.recording()
+            answers = iter([dict[str, Any](), None, dict[str, Any]()])
+            mailed = failing_first(shop, expect=lambda _: next(answers))
+            for number in range(2):
+                await shop.take({**PAID, "outTradeNo": order, "node": number})
+                for _ in range(2):
+                    await shop.receiver.settle()
+                    shop.clock.advance(61)
+
+            assert ["superseded", "done"] == await shop.states()
+            assert ([1], [2]) == ([each.id for each in credited], [each.id for each in mailed])
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -363,6 +363,36 @@ async def test_handlers_are_remembered_once_each(inbox: Inbox) -> None:
     assert {"shop:paid", "shop:mail"} == (await only(inbox)).handled
 
 
+@pytest.mark.parametrize("state", sorted(ENDS))
+async def test_handlers_that_are_done_are_those_of_the_key(inbox: Inbox, state: State) -> None:
+    """A claim names the handlers that are done for any event of its key, unless that event is done or superseded."""
+    first = await claimed(inbox)
+    await inbox.handled(first, "credit")
+    await inbox.finish(first, state)
+    await inbox.add(received(digest="b"))
+    await inbox.replay(2)
+    await inbox.add(received("payment:2"))
+    second, other = await inbox.claim(2, LEASE)
+    await inbox.handled(second, "mail")
+    await inbox.finish(second, "pending", "why", 0)
+    (again,) = await inbox.claim(1, LEASE)
+
+    credited = frozenset({"credit"} if state in REPLAYABLE else ())
+    assert (credited, frozenset()) == (second.event.handled, other.event.handled)
+    assert {"mail", *credited} == again.event.handled
+
+
+async def test_handlers_that_are_done_are_those_of_a_confirmed_key(inbox: Inbox) -> None:
+    """After an event has got the key of a confirmed state, `handlers_done` names the handlers of a held one, too."""
+    first = await claimed(inbox, key="confirmed:1")
+    await inbox.handled(first, "credit")
+    await inbox.finish(first, "held")
+    second = await claimed(inbox, key="hint:1", digest="b")
+    await inbox.own(second, "confirmed:1")
+
+    assert (frozenset(), frozenset({"credit"})) == (second.event.handled, await inbox.handlers_done(second))
+
+
 async def test_key_that_was_confirmed_is_one_events(inbox: Inbox) -> None:
     """If two hints are confirmed as the same fact, only the first one gets the key of that fact."""
     first, second = await claimed(inbox, key="hint:1"), await claimed(inbox, key="hint:2")
@@ -563,6 +593,28 @@ async def test_key_of_what_has_no_signed_time_is_never_forgotten(inbox: Inbox, c
     assert [each for each in before if each.state != "done"] == [each for each in events if each.state != "done"]
     assert [Added.AGAIN, Added.CONFLICT] == again
     assert not await inbox.replay(events[0].id)
+
+
+@pytest.mark.parametrize("prefix", ["", "held:"])
+@pytest.mark.parametrize("state", sorted(REPLAYABLE))
+async def test_done_event_stays_beside_one_that_can_be_replayed(
+    inbox: Inbox, clock: Clock, state: State, prefix: str
+) -> None:
+    """A done event is stored as long as another of its key can be replayed: a replay of all must not handle that one.
+
+    An event that was held before its key was known has `held:` before the key.
+    """
+    await inbox.finish(await claimed(inbox), "done")
+    await inbox.add(received(f"{prefix}payment:1", "b", verified=True))
+    await inbox.replay(2)
+    (other,) = await inbox.claim(1, LEASE)
+    await inbox.finish(other, state)
+    forgotten = [await inbox.forget(clock.advance(1))]
+    await inbox.replay(2)
+    await inbox.finish((await inbox.claim(1, LEASE))[0], "superseded")
+    forgotten.append(await inbox.forget(clock.advance(1)))
+
+    assert [0, 2] == forgotten
 
 
 async def test_forgetting_counts_from_the_end(inbox: Inbox, clock: Clock) -> None:

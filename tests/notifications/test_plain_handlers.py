@@ -250,6 +250,68 @@ def test_thread_that_outlives_its_loop_is_waited_for(tmp_path: Path) -> None:
     assert ("done", 2, 1) == (state, handler.calls, handler.most)
 
 
+def closure(handler: Blocking) -> Callable[[Notification], None]:
+    """Return a function that calls a handler."""
+
+    def handle(notification: Notification) -> None:
+        handler(notification)
+
+    return handle
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize(
+    "new", [lambda handler: handler.__call__, partial, closure], ids=["method", "partial", "closure"]
+)
+async def test_thread_that_outlives_its_receiver_is_waited_for(
+    new: Callable[[Blocking], Any],  # a new object for each receiver
+    is_lost: bool,  # noqa: FBT001 - a case
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new receiver calls a plain function only after the call of the closed one has ended, and with a lease."""
+    clock, handler = Clock(), Blocking()
+    async with opened(tmp_path, clock=clock, lease=30) as shop:
+        shop.receiver.on("payment", name="credit")(new(handler))
+        await shop.take()
+        await until(lambda: handler.now)
+    async with opened(tmp_path, clock=clock, lease=30) as shop:
+        shop.receiver.on("payment", name="credit")(new(handler))
+        async with shop.receiver:
+            while (await shop.receiver.events())[0].attempts < 2:
+                clock.advance(31)
+            await turns(1000)
+            if is_lost:
+                other = SqliteInbox(shop.path, clock=lambda: clock() + 31)
+                await other.claim(1, 30)
+                await other.aclose()
+                monkeypatch.setattr("time.clock_gettime", lambda _: 1e12)
+            handler.go.set()
+            event = await shop.last()
+
+    assert (("leased", 1, 1) if is_lost else ("done", 2, 1)) == (event.state, handler.calls, handler.most)
+
+
+@pytest.mark.parametrize("case", ["inbox", "handler"])
+async def test_thread_of_another_event_is_not_waited_for(case: str, tmp_path: Path) -> None:
+    """A thread that outlives its receiver delays neither an event of another inbox with the same key, nor a handler."""
+    handler = Blocking()
+    async with opened(tmp_path, lease=30) as shop:
+        shop.receiver.on("payment", name="credit")(handler)
+        await shop.take()
+        await until(lambda: handler.now)
+    (tmp_path / "other").mkdir()
+    folder = tmp_path / "other" if case == "inbox" else tmp_path
+    async with opened(folder, lease=30, clock=Clock(shop.clock() + 31)) as shop:
+        shop.receiver.on("payment", name="credit" if case == "inbox" else "mail")(handler)
+        await shop.take()
+        await until(lambda: handler.now == 2)
+        handler.go.set()
+        event = await shop.last()
+
+    assert ("done", 2) == (event.state, handler.calls)
+
+
 @pytest.mark.parametrize(("grace", "state"), [(0, "leased"), (60, "done")])
 async def test_closing_waits_within_the_grace(grace: float, state: str, tmp_path: Path) -> None:
     """Within the grace, a plain function ends. After it, the function goes on, and its event is left to the lease."""

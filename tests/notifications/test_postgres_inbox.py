@@ -161,6 +161,7 @@ VALUES: Final[dict[str, Any]] = {
     "nothing": b"",
     "digest": "d",
     "unless_done": True,
+    "verified": True,
     "waited": 0,
     "ahead": START + timedelta(seconds=MAX_AHEAD),
 }

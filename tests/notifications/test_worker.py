@@ -172,7 +172,7 @@ async def test_shutdowns_use_up_no_attempts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (ValueError(450), "ValueError: 450"),
+        (ValueError("450 CAD"), "ValueError: 450 CAD"),
         (asyncio.CancelledError(), "CancelledError"),
         (None, "TimeoutError: not done after 0.01 seconds"),
     ],
@@ -216,7 +216,7 @@ async def test_failure_is_tried_again(
     name = books.__qualname__ if what == "books" else what
     assert ("pending", 1, f"{name}: {reason}") == (failed.state, failed.failures, failed.reason)
     assert ("done", [what], 3 + (what == "books")) == (done.state, ended, len(calls))
-    assert ("450" in caplog.text, f"in {what}" in caplog.text) == (False, True)
+    assert ("450 CAD" in caplog.text, f"in {what}" in caplog.text) == (False, True)
 
 
 @dataclass

@@ -32,7 +32,12 @@ SELECT id FROM payasync_events WHERE due <= :now ORDER BY due, id LIMIT :limit /
 
 -- name: lease
 UPDATE payasync_events SET state = 'leased', attempts = attempts + 1, fence = fence + 1, due = :until, since = :now
-WHERE id IN (SELECT CAST(value AS bigint) FROM json_each(:ids)) RETURNING *;
+WHERE id IN (SELECT CAST(value AS bigint) FROM json_each(:ids)) RETURNING id;
+
+-- name: not_done
+-- Events and the others of their keys, whose handlers are not called again: no person has decided about them yet.
+SELECT * FROM payasync_events WHERE state NOT IN ('done', 'superseded') AND key IN (
+    SELECT key FROM payasync_events WHERE id IN (SELECT CAST(value AS bigint) FROM json_each(:ids)));
 
 -- name: extend
 UPDATE payasync_events SET due = :until, since = :now
@@ -123,10 +128,15 @@ SELECT * FROM payasync_events WHERE id > :after ORDER BY id LIMIT :limit;
 SELECT * FROM payasync_events WHERE state = :state AND id > :after ORDER BY id LIMIT :limit;
 
 -- name: forget
+-- A done event stays while another of its key can be replayed, so that a replay of all still leaves that one.
 DELETE FROM payasync_events WHERE id IN (
     SELECT id FROM payasync_events
     WHERE (state = 'done' OR state = 'superseded' OR (due IS NULL AND NOT verified))
     AND NOT lasting AND substr(key, 1, 10) <> 'confirmed:'
+    AND (state <> 'done' OR NOT EXISTS (
+        SELECT 1 FROM payasync_events AS other
+        WHERE other.key IN (payasync_events.key, 'held:' || payasync_events.key)
+        AND other.state IN ('dead', 'parked', 'held')))
     AND since < :before ORDER BY since LIMIT :limit /* FOR UPDATE SKIP LOCKED */)
 RETURNING id;
 
