@@ -54,8 +54,12 @@ _INTEGER_BITS: Final = 63
 """Bits of an integer that orjson writes, with or without a sign."""
 _EASY_DIGITS: Final = 640
 """Digits of an integer that Python always converts. By default it refuses more than 4,300."""
+MAX_DIGITS: Final = 5000
+"""Digits of an integer that is read. Converting a million of them takes seconds, and no amount or number has more."""
 _HUGE: Final = re.compile(rb"(?<![\deE.])(?<![eE][+-])\d{300,}(?![\d.eE])")
 """Finds an integer, or a text, of so many digits. It is no part of a number with a fraction or an exponent."""
+_BEYOND: Final = 10**MAX_DIGITS
+"""The value of an integer that is too long to be read: no time, no code and no amount equals it."""
 _AS_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
 
 _find_halves: Final = re.compile(
@@ -88,12 +92,23 @@ class LongInteger(int):
 
 
 def _read_integer(digits: str) -> int:
-    """Return an integer, read by halves: for a hundred thousand digits, this takes far less time than `int`."""
+    """Return an integer, read by halves, because Python refuses to convert so many digits."""
     if len(digits) <= _EASY_DIGITS:
         return int(digits)
+    if len(digits) > MAX_DIGITS:
+        raise ValueError("too many digits")
     half, sign = len(digits) // 2, -1 if digits.startswith("-") else 1
     shift: int = 10**half
     number = LongInteger(_read_integer(digits[:-half]) * shift + sign * _read_integer(digits[-half:]))
+    number.text = digits
+    return number
+
+
+def _read_digits(digits: str) -> int:
+    """Return an integer. One that is too long has only its text, which is enough to check a signature."""
+    if len(digits) <= MAX_DIGITS:
+        return _read_integer(digits)
+    number = LongInteger(_BEYOND)
     number.text = digits
     return number
 
@@ -118,7 +133,7 @@ def with_digits(value: object) -> Any:
 
 
 def loads(raw: bytes) -> object:
-    """Return a JSON document as it was received, or `ABSENT` if the bytes are not JSON or nested too deep."""
+    """Return a JSON document as it was received, or `ABSENT` if the bytes are not JSON, too deep, or too many digits."""
     try:
         document = orjson.loads(raw)
     except ValueError:
@@ -169,24 +184,28 @@ def explain_unread(raw: bytes) -> str:
         return "other bytes" if document is ABSENT else "a list" if isinstance(document, list) else "a single value"
     if loads(mend(raw)) is not ABSENT:
         return "one with a name twice in an object"
-    return f"one nested deeper than {MAX_DEPTH}" if _is_deep(document) else "one with a number that is not finite"
+    other = f"one with a number that is not finite, or has more than {MAX_DIGITS} digits"
+    return f"one nested deeper than {MAX_DEPTH}" if _is_deep(document) else other
 
 
 def loads_leniently(raw: bytes, number: Callable[[str], float] = float) -> object:
     """Return a JSON document as most readers see it, `ABSENT` if there is none. Of two equal names, the last counts."""
     try:
-        return _read(mend(raw), number)
+        return _read(mend(raw), number, integer=_read_digits)
     except RecursionError:
         return ABSENT
 
 
 def _read(
-    raw: bytes, number: Callable[[str], float] = float, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None
+    raw: bytes,
+    number: Callable[[str], float] = float,
+    pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
+    integer: Callable[[str], int] = _read_integer,
 ) -> object:
     """Return a document that is JSON, with exact integers; `ABSENT` if a hook refuses it."""
-    integer = _read_integer if _has_run(raw, _EASY_DIGITS) else int
+    read = integer if _has_run(raw, _EASY_DIGITS) else int
     try:
-        return json.loads(raw.decode(), parse_int=integer, parse_float=number, object_pairs_hook=pairs)
+        return json.loads(raw.decode(), parse_int=read, parse_float=number, object_pairs_hook=pairs)
     except ValueError:
         return ABSENT
 

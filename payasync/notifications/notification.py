@@ -47,6 +47,8 @@ _GZIP: Final = b"\x1f\x8b"
 """How each body in gzip begins, and no JSON. Its header may say otherwise: proxies drop it, and servers leave it."""
 MAX_CONTAINERS: Final = 1000
 """Objects and lists of a body, and one more for every 32 bytes. A body with more is costly to decode."""
+MAX_COMMAS: Final = 30_000
+"""Commas of a body, whatever its length: about the number of its values, each of which is costly."""
 HELD: Final = "held:"
 """Begins the key of what was held before it was dispatched, so that it does not stand in the way of a better one."""
 OF_ANOTHER: Final = "merchant:"
@@ -307,16 +309,22 @@ def _to_text(given: Text) -> str:
     return given if given.isascii() else given.encode(errors="replace").decode()
 
 
+def is_crowded(body: bytes, length: int = MAX_BYTES) -> bool:
+    """Return whether a body has more brackets than one of a length may have, or too many commas."""
+    brackets = body.count(b"{") + body.count(b"[")
+    return brackets > MAX_CONTAINERS + length // 32 or body.count(b",") > MAX_COMMAS
+
+
 def decode_body(body: bytes) -> dict[str, Any]:
     """Return the JSON object of a body.
 
     Raises:
         InvalidArgumentError: The body is not a strict JSON object.
     """
-    crowded = body.count(b"{") + body.count(b"[") > MAX_CONTAINERS + len(body) // 32
+    crowded = is_crowded(body, len(body))
     document = ABSENT if crowded else loads_exact(body)
     if not isinstance(document, dict):
-        flaw = "one with thousands of brackets" if crowded else explain_unread(body)
+        flaw = "one with thousands of brackets or commas" if crowded else explain_unread(body)
         raise _error("raw", "a JSON object in UTF-8", flaw)
     return document
 

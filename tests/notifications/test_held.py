@@ -166,6 +166,36 @@ async def test_unsigned_part_that_varies_leaves_nothing_for_ever(tmp_path: Path)
     assert (3, 3) == (len(stored), deleted)
 
 
+@pytest.mark.parametrize("digits", [5001, 1_000_000])
+async def test_digits_of_a_long_integer_are_signed(digits: int, tmp_path: Path) -> None:
+    """A body with an integer of too many digits is held if these digits are signed in it, and refused if not."""
+    shape = evolve(SIGNED.notification, verification="body", signature="data.sign", header=None)
+    async with opened(tmp_path, profile=evolve(SIGNED, notification=shape)) as shop:
+        got, text = shop.recording(), "7" * digits
+        raw = shop.sign({**PAID, "no": text}).raw.replace(b'"%b"' % text.encode(), text.encode())
+        forged = raw.replace(text.encode(), text.encode()[1:] + b"8")
+        answers = [await shop.receiver.receive(each, {}, "payment") for each in (forged, raw)]
+        await shop.receiver.settle()
+        (event,) = await shop.receiver.events()
+
+    assert ([NO, YES], "held", []) == (answers, event.state, got)
+    assert "has more than 5000 digits" in event.reason
+
+
+@pytest.mark.parametrize("values", [["1"] * 30_002, [{}] * 33_769])
+async def test_costly_body_is_not_checked(values: list[object], tmp_path: Path) -> None:
+    """A body with so many values that a check of its inner signature would block the receiver is refused."""
+    scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json", numbers="text")
+    shape = evolve(SIGNED.notification, verification="body", signature="data.sign", header=None)
+    async with opened(tmp_path, profile=evolve(SIGNED, signature=scheme, notification=shape)) as shop:
+        answers = [
+            await shop.receiver.receive(shop.sign({**PAID, "list": some}).raw, {}, "payment")
+            for some in (values, values[:500])
+        ]
+
+    assert [NO, YES] == answers
+
+
 @pytest.mark.parametrize("path", ["shop.id", ""])
 async def test_merchant_is_compared_at_the_path_of_the_profile(path: str, tmp_path: Path) -> None:
     """`notification.merchant_id` says where the merchant stands; an empty text compares nothing."""
