@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -329,6 +330,56 @@ async def test_event_without_its_number_is_held(kind: str, data: dict[str, str],
     assert "number" in held.reason
     assert ["held", "done"] == await shop.states()
     assert 1 == len(got)
+
+
+@pytest.mark.parametrize("value", [123.0, True, ["T1"], {"no": "T1"}, "", " "], ids=repr)
+@pytest.mark.parametrize(
+    ("kind", "data", "name"),
+    [("payment", PAID, "outTradeNo"), ("refund", REFUNDED, "outRefundNo"), ("subscription", RENEWED, "subscriptionId")],
+)
+async def test_what_is_no_number_is_held(kind: str, data: dict[str, Any], name: str, value: object, shop: Shop) -> None:
+    """An event is held if the path of its own number holds neither a text nor an integer."""
+    got = shop.recording()
+    event = await shop.handled({**data, name: value}, kind)
+
+    assert ("held", []) == (event.state, got)
+    assert f"{name} is {value!r}: the number must be an integer, or a text that is not blank" == event.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "held"),
+    [
+        ("payment", {**PAID, "outTradeNo": None}, False),
+        ("payment", {**PAID, "outRefundNo": ""}, False),
+        ("payment", {**PAID, "subscriptionId": False}, True),
+        ("refund", {**REFUNDED, "outTradeNo": ""}, False),
+        ("refund", {**REFUNDED, "outTradeNo": 1.5}, True),
+        ("refund", {**REFUNDED, "outTradeNo": {"no": "T1\x1b"}}, True),
+    ],
+)
+async def test_other_number_of_an_event(kind: str, data: dict[str, Any], shop: Shop, *, held: bool) -> None:
+    """Null and an empty text are no number of another thing. A payment need not have an order."""
+    got = shop.recording()
+    event = await shop.handled(data, kind)
+
+    assert (["held"], 0) if held else (["done"], 1) == ([event.state], len(got))
+    assert "\x1b" not in event.reason
+
+
+@pytest.mark.parametrize(
+    ("payload", "what"),
+    [
+        ([PAID], 'is a list. If it always has one entry, set notification.data = "data.0"'),
+        ("T1", "is 'T1'"),
+    ],
+)
+async def test_payload_that_is_no_object_is_described(payload: object, what: str, tmp_path: Path) -> None:
+    """The reason says what stands in the place of the payload, and how to read a list of one."""
+    async with opened(tmp_path, verifier=lambda _raw, _headers: True) as shop:
+        await shop.receiver.receive(json.dumps({"type": "payment.paid", "data": payload}).encode(), {}, "payment")
+        event = await shop.last()
+
+    assert f"data, the payload, must be an object, and {what}" == event.reason
 
 
 def shared(profile: Profile) -> Profile:

@@ -76,14 +76,7 @@ async def test_nothing_is_acknowledged_before_it_is_stored(tmp_path: Path) -> No
         assert ["WAITING"] == [json.loads(each.raw)["data"]["outTradeNo"] for each in await gate.events()]
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        *(b"", b"null", b"[]", b"{", b'{"a":1,"a":2}', b"\xff", b'{"a":NaN}'),
-        *(b'{"a":%b}' % (b"7" * 5001), b'{"a":[1%b]}' % (b",1" * 30_001), b'{"a":[1%b]}' % (b",{}" * 30_001)),
-    ],
-    ids=len,
-)
+@pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"{", b'{"a":1,"a":2}', b"\xff", b'{"a":NaN}'])
 @pytest.mark.parametrize("genuine", [True, False])
 async def test_genuine_body_that_cannot_be_read_is_held(raw: bytes, tmp_path: Path, *, genuine: bool) -> None:
     """A genuine body that is no JSON object is acknowledged, and stored once as held. A forged one is refused."""
