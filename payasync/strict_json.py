@@ -7,7 +7,7 @@ import math
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, Literal, Self, TypeAlias
 
 import orjson
@@ -91,26 +91,27 @@ class LongInteger(int):
         return self.text
 
 
-def _read_integer(digits: str) -> int:
-    """Return an integer, read by halves, because Python refuses to convert so many digits."""
+def _read_integer(digits: str, value: int | None = None) -> int:
+    """Return an integer, read by halves, because Python refuses to convert so many digits.
+
+    Args:
+        digits: The text of the integer.
+        value: What an integer with too long a text has as its value. By default, it is refused.
+    """
     if len(digits) <= _EASY_DIGITS:
         return int(digits)
-    if len(digits) > MAX_DIGITS:
-        raise ValueError("too many digits")
-    half, sign = len(digits) // 2, -1 if digits.startswith("-") else 1
-    shift: int = 10**half
-    number = LongInteger(_read_integer(digits[:-half]) * shift + sign * _read_integer(digits[-half:]))
-    number.text = digits
-    return number
-
-
-def _read_digits(digits: str) -> int:
-    """Return an integer. One that is too long has only its text, which is enough to check a signature."""
     if len(digits) <= MAX_DIGITS:
-        return _read_integer(digits)
-    number = LongInteger(_BEYOND)
+        half, sign = len(digits) // 2, -1 if digits.startswith("-") else 1
+        value = _read_integer(digits[:-half]) * int(10**half) + sign * _read_integer(digits[-half:])
+    if value is None:
+        raise ValueError("too many digits")
+    number = LongInteger(value)
     number.text = digits
     return number
+
+
+_Number: TypeAlias = Callable[[str], float]
+_Pairs: TypeAlias = Callable[[list[tuple[str, Any]]], Any] | None
 
 
 def dumps(value: object) -> bytes:
@@ -133,7 +134,7 @@ def with_digits(value: object) -> Any:
 
 
 def loads(raw: bytes) -> object:
-    """Return a JSON document as it was received, or `ABSENT` if the bytes are not JSON, too deep, or too many digits."""
+    """Return a JSON document as it was received, `ABSENT` if it is not JSON, too deep, or has too long an integer."""
     try:
         document = orjson.loads(raw)
     except ValueError:
@@ -161,7 +162,7 @@ def is_flat(members: Mapping[str, object]) -> bool:
     return _PLAIN.issuperset(map(type, members.values()))
 
 
-def loads_exact(raw: bytes, *, number: Callable[[str], float] = float, received: bool = True) -> object:
+def loads_exact(raw: bytes, *, number: _Number = float, received: bool = True) -> object:
     """Return a JSON document with exact integers; `ABSENT` as `loads`, and if an object has a name twice.
 
     If an object has a name twice, readers disagree about its value.
@@ -188,20 +189,15 @@ def explain_unread(raw: bytes) -> str:
     return f"one nested deeper than {MAX_DEPTH}" if _is_deep(document) else other
 
 
-def loads_leniently(raw: bytes, number: Callable[[str], float] = float) -> object:
+def loads_leniently(raw: bytes, number: _Number = float) -> object:
     """Return a JSON document as most readers see it, `ABSENT` if there is none. Of two equal names, the last counts."""
     try:
-        return _read(mend(raw), number, integer=_read_digits)
+        return _read(mend(raw), number, integer=partial(_read_integer, value=_BEYOND))
     except RecursionError:
         return ABSENT
 
 
-def _read(
-    raw: bytes,
-    number: Callable[[str], float] = float,
-    pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
-    integer: Callable[[str], int] = _read_integer,
-) -> object:
+def _read(raw: bytes, number: _Number = float, pairs: _Pairs = None, integer: _Number = _read_integer) -> object:
     """Return a document that is JSON, with exact integers; `ABSENT` if a hook refuses it."""
     read = integer if _has_run(raw, _EASY_DIGITS) else int
     try:

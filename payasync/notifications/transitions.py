@@ -192,18 +192,17 @@ def hold_another(notification: Notification, merchant_id: str, profile: Profile)
 
 
 def hold_incomplete(notification: Notification, profile: Profile) -> Transition | None:
-    """Hold a signed event without its envelope, or without the number that its kind has, or with no number in its place.
+    """Hold a signed event without its envelope or the number that its kind has, or with another value in its place.
 
     It may be a response of the service, which anybody can post who got one. A payment may have no order.
     """
     shape, kind = profile.notification, notification.kind
-    payload = at(notification.document, shape.data, None)
-    if payload is None:
-        return _hold("notification.data", f"it lacks {shape.data}, the payload: it may be a response of the service")
-    if not isinstance(payload, dict):
-        what = f'a list. If it always has one entry, set notification.data = "{shape.data}.0"'
-        what = what if isinstance(payload, list) else clean(repr(payload))
-        return _hold("notification.data", f"{shape.data}, the payload, must be an object, and is {what}")
+    if not isinstance(payload := at(notification.document, shape.data, None), dict):
+        one = f'a list. If it always has one entry, set notification.data = "{shape.data}.0"'
+        what = one if isinstance(payload, list) else clean(repr(payload))
+        why = f"{shape.data}, the payload, must be an object, and is {what}"
+        lacks = f"it lacks {shape.data}, the payload: it may be a response of the service"
+        return _hold("notification.data", lacks if payload is None else why)
     own = {"payment": "out_trade_no", "refund": "out_refund_no", "subscription": "subscription_id"}.get(kind or "")
     for name, path in {**own_number_paths(shape, kind), "subscription_id": shape.subscription_id}.items():
         value = at(notification.data, path, None) if path else None
