@@ -236,9 +236,10 @@ def parse_event(event: "InboxEvent", profile: Profile, kind: str | None) -> Noti
     named = kind == event.kind and event.digest and not event.key.startswith((HELD, OF_ANOTHER, SIGNED))
     known = (event.key, event.weak, event.digest) if named else None
     unknown = kind is None and event.key.startswith(HELD)  # until a person says its kind
-    read = read_document(
-        body, document, headers, profile=profile, kind=kind, received_at=arrived, identity=known, signed=unknown
-    )
+    given: dict[str, Any] = {"profile": profile, "kind": kind, "received_at": arrived, "signed": unknown}
+    read = read_document(body, document, headers, identity=known, **given)
+    if known and read.kind != event.kind:  # the profile knows its name now
+        read = read_document(body, document, headers, **given)
     # A name that stood in a header was stored without the header.
     return with_facts(read, verified=event.verified, event=read.event or event.event)
 
@@ -563,7 +564,8 @@ def identify(
         return _shorten_key("webhook:", number), False, digest
     # The hash includes the event's time, or else that of the delivery, because an equal renewal a month later is
     # another event.
-    hashed = digest if shape.event_time else digest_document(shape, document, nonces=nonces)
+    timed = not sent or _find_event_time(shape, document)
+    hashed = digest if timed else digest_document(shape, document, nonces=nonces)
     return ":".join(filter(None, ("weak", kind, hashed))), True, digest
 
 

@@ -20,6 +20,7 @@ from payasync.notifications.handler_transaction import Begin, HandlerTransaction
 from payasync.notifications.inbox import Claim, Inbox, InboxEvent
 from payasync.notifications.notification import (
     HELD,
+    HINT,
     OF_ANOTHER,
     PLURALS,
     SIGNED,
@@ -415,11 +416,13 @@ class Worker:
         prefixed = event.key.startswith((HELD, OF_ANOTHER, SIGNED))
         signed = prefixed or event.verified
         verified = signed and (not self.shared() or any(named_merchants(profile, read.document, read.data)))
-        if prefixed:  # its key is the one that it would have if it came now
-            key = (await self.confirmer.sends.name(read))[0] if verified else hint_key(read, signed=True)
+        # A key of no kind, until the profile knows the name of the event.
+        renamed = prefixed or (read.kind != event.kind and event.key.startswith(("webhook:", "weak:", f"{HINT}:")))
+        if renamed:  # its key is the one that it would have if it came now
+            key = (await self.confirmer.sends.name(read))[0] if verified else hint_key(read, signed=signed)
             if key != event.key and not await self.inbox.own(claim, key, verified=verified):
                 return Transition("superseded", "another event has its key")
-        known = {} if prefixed else {"dedup_key": event.key, "weak": event.weak}
+        known = {} if renamed else {"dedup_key": event.key, "weak": event.weak}
         facts = {"id": event.id, "attempt": event.attempts, "verified": verified, "_session": self.session, **known}
         notification = with_facts(read, **facts)
         holds = (hold_several, hold_two_kinds, hold_refund, *([hold_incomplete] if signed else ()))

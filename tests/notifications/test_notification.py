@@ -490,7 +490,7 @@ def test_time_tells_events_apart_that_nothing_names() -> None:
 
 
 def test_redelivery_of_an_event_with_a_time_of_its_own_has_the_same_weak_key() -> None:
-    """If the profile locates the event's own time, the time of the delivery is no part of a weak key."""
+    """If an event has a time of its own, the time of the delivery is no part of its weak key."""
     shape = NotificationShape(verification="body", signature="data.sign", time="data.at", event_time="data.paid")
 
     def key(at: int, paid: int) -> str:
@@ -498,6 +498,17 @@ def test_redelivery_of_an_event_with_a_time_of_its_own_has_the_same_weak_key() -
 
     assert key(1, 7) == key(2, 7)
     assert key(1, 7) != key(1, 8)
+
+
+@pytest.mark.parametrize("own", [{}, {"paid": None}, {"paid": ""}, {"paid": "soon"}])
+def test_event_that_lacks_its_time_has_that_of_its_delivery(own: dict[str, object]) -> None:
+    """If an event lacks its own time, the weak key has the time of the delivery. Equal renewals are two events."""
+    shape = NotificationShape(verification="body", signature="data.sign", time="data.at", event_time="data.paid")
+    one, other = (
+        identify(shape, "subscription", {"data": {"at": at, **own}}, {"at": at, **own}, {})[0] for at in (1, 2)
+    )
+
+    assert one != other
 
 
 PAID_BODY: Final = (
