@@ -194,7 +194,8 @@ def hold_another(notification: Notification, merchant_id: str, profile: Profile)
 def hold_incomplete(notification: Notification, profile: Profile) -> Transition | None:
     """Hold a signed event without its envelope or the number that its kind has, or with another value in its place.
 
-    It may be a response of the service, which anybody can post who got one. A payment may have no order.
+    It may be a response of the service, which anybody can post who got one. A payment may have no order, but
+    then an empty text stands in its place only beside the service's number of the payment.
     """
     shape, kind = profile.notification, notification.kind
     if not isinstance(payload := at(notification.document, shape.data, None), dict):
@@ -206,7 +207,8 @@ def hold_incomplete(notification: Notification, profile: Profile) -> Transition 
     own = {"payment": "out_trade_no", "refund": "out_refund_no", "subscription": "subscription_id"}.get(kind or "")
     for name, path in {**own_number_paths(shape, kind), "subscription_id": shape.subscription_id}.items():
         value = at(notification.data, path, None) if path else None
-        if not is_identifier(value) and (value is not None if name == own else is_there(value)):
+        is_only = name == own and not (kind == "payment" and notification.payment_id)
+        if not is_identifier(value) and (value is not None if is_only else is_there(value)):
             rule = "the number must be an integer, or a text that is not blank"
             return _hold(f"notification.{name}", f"{path} is {clean(repr(value))}: {rule}")
         if path and value is None and name == own != "out_trade_no":

@@ -357,8 +357,8 @@ class Verification:
     ) -> Examined:
         """Return a notification that passes, or that is genuine and must be held. Another one raises an error.
 
-        The arguments are those of `verify`; `now` is in seconds since 1970. With `by_address`, the address alone may
-        say the kind of a genuine one.
+        The arguments are those of `verify`; `now` is in seconds since 1970. With `by_address`, as in `verify`, the
+        address alone may say the kind of a genuine one.
         """
         body, received = copy_body(raw, max_bytes), read_headers(headers)
         arrived = datetime.fromtimestamp(now, UTC)
@@ -618,6 +618,10 @@ def verify(
     max_bytes: int = MAX_BYTES,
 ) -> Notification:
     """Return a notification that the service has signed, and that no receiver would hold before it asks `expect`.
+
+    There is one exception: if the profile has a path or a field that tells the kind, and it is missing, a receiver
+    holds the notification. Here, `kind` decides. So give `kind` only if your address gets nothing else, because anybody
+    who got a signed response of the service can post it there.
 
     If `verified` is `True`, the service has sent it to this merchant. If it is `False`, the notification is only a
     hint, for one of two reasons: the profile says that notifications are not signed (`verification = "none"`), and no
