@@ -564,8 +564,8 @@ def identify(
         return _shorten_key("webhook:", number), False, digest
     # The hash includes the event's time, or else that of the delivery, because an equal renewal a month later is
     # another event.
-    timed = not sent or _find_event_time(shape, document)
-    hashed = digest if timed else digest_document(shape, document, nonces=nonces)
+    with_sent = sent and not _find_event_time(shape, document)
+    hashed = digest_document(shape, document, nonces=nonces) if with_sent else digest
     return ":".join(filter(None, ("weak", kind, hashed))), True, digest
 
 

@@ -201,9 +201,9 @@ def hold_incomplete(notification: Notification, profile: Profile) -> Transition 
     if not isinstance(payload := at(notification.document, shape.data, None), dict):
         one = f'a list. If it always has one entry, set notification.data = "{shape.data}.0"'
         what = one if isinstance(payload, list) else clean(repr(payload))
-        why = f"{shape.data}, the payload, must be an object, and is {what}"
         lacks = f"it lacks {shape.data}, the payload: it may be a response of the service"
-        return _hold("notification.data", lacks if payload is None else why)
+        is_other = f"{shape.data}, the payload, must be an object, and is {what}"
+        return _hold("notification.data", lacks if payload is None else is_other)
     own = {"payment": "out_trade_no", "refund": "out_refund_no", "subscription": "subscription_id"}.get(kind or "")
     for name, path in {**own_number_paths(shape, kind), "subscription_id": shape.subscription_id}.items():
         value = at(notification.data, path, None) if path else None

@@ -63,9 +63,7 @@ _NEVER_UNSIGNED: Final = frozenset(
 _DEFAULTS: Final = frozenset({"accept", "user-agent"})
 """Headers of every request that `[headers]` may replace, and that no key may."""
 _AUTHORIZATION: Final = frozenset({"authorization"})
-_BESIDE: Final = re.compile(
-    r"(?!\{timestamp\}\w*\{nonce\})(\{(?:timestamp|nonce|merchant_id|path)\})\w*(\{(?:timestamp|nonce|merchant_id)\})"
-)
+_BESIDE: Final = re.compile(r"(?!{timestamp}\w*{nonce})({(?!body|method)\w+})\w*({(?!body|method|path)\w+})")
 """Finds two values of which one could run into the other. A nonce may follow a time, which the window bounds."""
 _SLIP: Final = 0.88
 """How similar a mistyped name is: `subjct` is meant for `subject`, and `subjectId` is not."""
