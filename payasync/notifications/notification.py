@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from attrs import field, fields, frozen
+from attrs import evolve, field, fields, frozen
 from multidict import CIMultiDict
 
 from payasync.endpoints import QUERY_ORDER, QUERY_REFUND
@@ -236,10 +236,11 @@ def parse_event(event: "InboxEvent", profile: Profile, kind: str | None) -> Noti
     named = kind == event.kind and event.digest and not event.key.startswith((HELD, OF_ANOTHER, SIGNED))
     known = (event.key, event.weak, event.digest) if named else None
     unknown = kind is None and event.key.startswith(HELD)  # until a person says its kind
-    given: dict[str, Any] = {"profile": profile, "kind": kind, "received_at": arrived, "signed": unknown}
-    read = read_document(body, document, headers, identity=known, **given)
+    read = read_document(
+        body, document, headers, profile=profile, kind=kind, received_at=arrived, identity=known, signed=unknown
+    )
     if known and read.kind != event.kind:  # the profile knows its name now
-        read = read_document(body, document, headers, **given)
+        return parse_event(evolve(event, digest=""), profile, kind)
     # A name that stood in a header was stored without the header.
     return with_facts(read, verified=event.verified, event=read.event or event.event)
 
@@ -312,8 +313,7 @@ def _to_text(given: Text) -> str:
 
 def is_crowded(body: bytes, length: int = MAX_BYTES) -> bool:
     """Return whether a body has more brackets than one of a length may have, or too many commas."""
-    brackets = body.count(b"{") + body.count(b"[")
-    return brackets > MAX_CONTAINERS + length // 32 or body.count(b",") > MAX_COMMAS
+    return body.count(b"{") + body.count(b"[") > MAX_CONTAINERS + length // 32 or body.count(b",") > MAX_COMMAS
 
 
 def decode_body(body: bytes) -> dict[str, Any]:

@@ -113,7 +113,6 @@ class Readiness:
 
 
 _IF_SHARED: Final = 'If all merchants share the key, set signature.service_key = "shared"'
-_IF_TWICE: Final = "If the payload has no such object, leave this beginning out of the path"
 
 
 def inspect_groups(profile: Profile) -> tuple[Readiness, ...]:
@@ -160,7 +159,7 @@ def notification_facts(profile: Profile) -> Iterator[tuple[str, str]]:
     places = shape.merchant_id, shape.out_trade_no, shape.out_refund_no, shape.subscription_id, *shape.tells.values()
     for path in (*places, *shape.must, *(each for paths in shape.id.values() for each in paths)):
         if path and shape.data and path.startswith(f"{shape.data}."):
-            yield path, f"means {shape.data}.{path}, because it begins in {shape.data}. {_IF_TWICE}"
+            yield path, f"means {shape.data}.{path}. If there is no such value, leave out {shape.data} and its dot"
     in_header = shape.verification in {"header", "standard-webhooks"} and shape.headers.timestamp
     judged = "" if shape.verification == "none" else in_header or shape.time
     rule = f"the time of the delivery, new in each, and at most {shape.tolerance} seconds off"

@@ -177,7 +177,7 @@ def test_check_lists_paths_that_begin_in_the_payload_twice(data: str, tmp_path: 
 
     assert sorted(paths) == sorted(name for name in found if name.startswith(data))
     for path in paths:
-        assert found[path].startswith(f"means {data}.{path}, because it begins in {data}. If the payload has no such")
+        assert f"means {data}.{path}. If there is no such value, leave out {data} and its dot" == found[path]
 
 
 TELLING: Final = 'notification.tells.refund = "refundStatus"\n'
