@@ -7,7 +7,7 @@ import math
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, Literal, Self, TypeAlias
 
 import orjson
@@ -54,8 +54,12 @@ _INTEGER_BITS: Final = 63
 """Bits of an integer that orjson writes, with or without a sign."""
 _EASY_DIGITS: Final = 640
 """Digits of an integer that Python always converts. By default it refuses more than 4,300."""
+MAX_DIGITS: Final = 5000
+"""Digits of an integer that is read. Converting a million of them takes seconds, and no amount or number has more."""
 _HUGE: Final = re.compile(rb"(?<![\deE.])(?<![eE][+-])\d{300,}(?![\d.eE])")
 """Finds an integer, or a text, of so many digits. It is no part of a number with a fraction or an exponent."""
+_BEYOND: Final = 10**MAX_DIGITS
+"""The value of an integer that is too long to be read: no time, no code and no amount equals it."""
 _AS_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
 
 _find_halves: Final = re.compile(
@@ -87,15 +91,27 @@ class LongInteger(int):
         return self.text
 
 
-def _read_integer(digits: str) -> int:
-    """Return an integer, read by halves: for a hundred thousand digits, this takes far less time than `int`."""
+def _read_integer(digits: str, value: int | None = None) -> int:
+    """Return an integer, read by halves, because Python refuses to convert so many digits.
+
+    Args:
+        digits: The text of the integer.
+        value: What an integer with too long a text has as its value. By default, it is refused.
+    """
     if len(digits) <= _EASY_DIGITS:
         return int(digits)
-    half, sign = len(digits) // 2, -1 if digits.startswith("-") else 1
-    shift: int = 10**half
-    number = LongInteger(_read_integer(digits[:-half]) * shift + sign * _read_integer(digits[-half:]))
+    if len(digits) <= MAX_DIGITS:
+        half, sign = len(digits) // 2, -1 if digits.startswith("-") else 1
+        value = _read_integer(digits[:-half]) * int(10**half) + sign * _read_integer(digits[-half:])
+    if value is None:
+        raise ValueError("too many digits")
+    number = LongInteger(value)
     number.text = digits
     return number
+
+
+_Number: TypeAlias = Callable[[str], float]
+_Pairs: TypeAlias = Callable[[list[tuple[str, Any]]], Any] | None
 
 
 def dumps(value: object) -> bytes:
@@ -118,7 +134,7 @@ def with_digits(value: object) -> Any:
 
 
 def loads(raw: bytes) -> object:
-    """Return a JSON document as it was received, or `ABSENT` if the bytes are not JSON or nested too deep."""
+    """Return a JSON document as it was received, `ABSENT` if it is not JSON, too deep, or has too long an integer."""
     try:
         document = orjson.loads(raw)
     except ValueError:
@@ -146,7 +162,7 @@ def is_flat(members: Mapping[str, object]) -> bool:
     return _PLAIN.issuperset(map(type, members.values()))
 
 
-def loads_exact(raw: bytes, *, number: Callable[[str], float] = float, received: bool = True) -> object:
+def loads_exact(raw: bytes, *, number: _Number = float, received: bool = True) -> object:
     """Return a JSON document with exact integers; `ABSENT` as `loads`, and if an object has a name twice.
 
     If an object has a name twice, readers disagree about its value.
@@ -169,24 +185,23 @@ def explain_unread(raw: bytes) -> str:
         return "other bytes" if document is ABSENT else "a list" if isinstance(document, list) else "a single value"
     if loads(mend(raw)) is not ABSENT:
         return "one with a name twice in an object"
-    return f"one nested deeper than {MAX_DEPTH}" if _is_deep(document) else "one with a number that is not finite"
+    other = f"one with a number that is not finite, or has more than {MAX_DIGITS} digits"
+    return f"one nested deeper than {MAX_DEPTH}" if _is_deep(document) else other
 
 
-def loads_leniently(raw: bytes, number: Callable[[str], float] = float) -> object:
+def loads_leniently(raw: bytes, number: _Number = float) -> object:
     """Return a JSON document as most readers see it, `ABSENT` if there is none. Of two equal names, the last counts."""
     try:
-        return _read(mend(raw), number)
+        return _read(mend(raw), number, integer=partial(_read_integer, value=_BEYOND))
     except RecursionError:
         return ABSENT
 
 
-def _read(
-    raw: bytes, number: Callable[[str], float] = float, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None
-) -> object:
+def _read(raw: bytes, number: _Number = float, pairs: _Pairs = None, integer: _Number = _read_integer) -> object:
     """Return a document that is JSON, with exact integers; `ABSENT` if a hook refuses it."""
-    integer = _read_integer if _has_run(raw, _EASY_DIGITS) else int
+    read = integer if _has_run(raw, _EASY_DIGITS) else int
     try:
-        return json.loads(raw.decode(), parse_int=integer, parse_float=number, object_pairs_hook=pairs)
+        return json.loads(raw.decode(), parse_int=read, parse_float=number, object_pairs_hook=pairs)
     except ValueError:
         return ABSENT
 

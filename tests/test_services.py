@@ -49,6 +49,9 @@ class Example:
     response: str
 
 
+IF_SHARED: Final = 'If all merchants share the key, set signature.service_key = "shared"'
+
+
 def page(service: str) -> str:
     """Return the page about a service."""
     return FOLDER.joinpath(f"{service}.md").read_text(encoding="utf-8")
@@ -175,7 +178,7 @@ def test_signatures_bind_to_the_merchant(service: str) -> None:
 
     by = "bound to this merchant by"
     shared = f"all merchants share its key (assumed): {by} resource.mchid, if the event has it"
-    grounds = shared if service == "cedar" else f"{by} its key, which no other merchant has"
+    grounds = shared if service == "cedar" else f"{by} its key, which no other merchant has (assumed). {IF_SHARED}"
     kinds = ("payment", "refund", "subscription")
     assert [] == [kind for kind in kinds if not facts[kind].startswith(grounds)]
 

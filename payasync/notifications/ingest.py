@@ -274,9 +274,9 @@ def build_received(
         headers = CIMultiDict(headers)
         headers[WEBHOOK_ID] = number  # in place of one that nobody has signed
     known = notification.verified or held
-    key, told, sends = name or (notification.dedup_key if known else hint_key(notification, signed=signed), None, 1)
+    name = name or Name(notification.dedup_key if known else hint_key(notification, signed=signed))
     return Received(
-        key=key,
+        key=name.key,
         digest=notification.digest,
         weak=notification.weak or not notification.verified,
         kind=notification.kind,
@@ -288,6 +288,6 @@ def build_received(
         headers=dict(headers),
         received_at=notification.received_at,
         event_time=notification.event_time,
-        sends=sends,
-        told=told,
+        sends=name.sends,
+        told=name.told,
     )

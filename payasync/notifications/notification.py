@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from attrs import field, fields, frozen
+from attrs import evolve, field, fields, frozen
 from multidict import CIMultiDict
 
 from payasync.endpoints import QUERY_ORDER, QUERY_REFUND
@@ -47,6 +47,8 @@ _GZIP: Final = b"\x1f\x8b"
 """How each body in gzip begins, and no JSON. Its header may say otherwise: proxies drop it, and servers leave it."""
 MAX_CONTAINERS: Final = 1000
 """Objects and lists of a body, and one more for every 32 bytes. A body with more is costly to decode."""
+MAX_COMMAS: Final = 30_000
+"""Commas of a body, whatever its length: about the number of its values, each of which is costly."""
 HELD: Final = "held:"
 """Begins the key of what was held before it was dispatched, so that it does not stand in the way of a better one."""
 OF_ANOTHER: Final = "merchant:"
@@ -237,6 +239,8 @@ def parse_event(event: "InboxEvent", profile: Profile, kind: str | None) -> Noti
     read = read_document(
         body, document, headers, profile=profile, kind=kind, received_at=arrived, identity=known, signed=unknown
     )
+    if known and read.kind != event.kind:  # the profile knows its name now
+        return parse_event(evolve(event, digest=""), profile, kind)
     # A name that stood in a header was stored without the header.
     return with_facts(read, verified=event.verified, event=read.event or event.event)
 
@@ -307,16 +311,21 @@ def _to_text(given: Text) -> str:
     return given if given.isascii() else given.encode(errors="replace").decode()
 
 
+def is_crowded(body: bytes, length: int = MAX_BYTES) -> bool:
+    """Return whether a body has more brackets than one of a length may have, or too many commas."""
+    return body.count(b"{") + body.count(b"[") > MAX_CONTAINERS + length // 32 or body.count(b",") > MAX_COMMAS
+
+
 def decode_body(body: bytes) -> dict[str, Any]:
     """Return the JSON object of a body.
 
     Raises:
         InvalidArgumentError: The body is not a strict JSON object.
     """
-    crowded = body.count(b"{") + body.count(b"[") > MAX_CONTAINERS + len(body) // 32
+    crowded = is_crowded(body, len(body))
     document = ABSENT if crowded else loads_exact(body)
     if not isinstance(document, dict):
-        flaw = "one with thousands of brackets" if crowded else explain_unread(body)
+        flaw = "one with thousands of brackets or commas" if crowded else explain_unread(body)
         raise _error("raw", "a JSON object in UTF-8", flaw)
     return document
 
@@ -555,7 +564,8 @@ def identify(
         return shorten_key("webhook:", number), False, digest
     # The hash includes the event's time, or else that of the delivery, because an equal renewal a month later is
     # another event.
-    hashed = digest if shape.event_time else digest_document(shape, document, nonces=nonces)
+    with_sent = sent and not _find_event_time(shape, document)
+    hashed = digest_document(shape, document, nonces=nonces) if with_sent else digest
     return ":".join(filter(None, ("weak", kind, hashed))), True, digest
 
 

@@ -33,8 +33,8 @@ class Name(NamedTuple):
     """
 
     key: str
-    told: str | None
-    sends: int
+    told: str | None = None
+    sends: int = 1
 
 
 @frozen

@@ -24,6 +24,8 @@ from payasync.notifications.notification import (
     SIGNED,
     Notification,
     build_key,
+    is_identifier,
+    is_there,
     kinds_told,
     number_at,
     own_number_paths,
@@ -190,17 +192,27 @@ def hold_another(notification: Notification, merchant_id: str, profile: Profile)
 
 
 def hold_incomplete(notification: Notification, profile: Profile) -> Transition | None:
-    """Hold a signed event without its envelope, or without the number that its kind has.
+    """Hold a signed event without its envelope or the number that its kind has, or with another value in its place.
 
-    It may be a response of the service, which anybody can post who got one.
+    It may be a response of the service, which anybody can post who got one. A payment may have no order, but
+    then an empty text stands in its place only beside the service's number of the payment.
     """
-    shape = profile.notification
-    numbers = {"refund": "out_refund_no", "subscription": "subscription_id"}
-    if shape.data and not isinstance(at(notification.document, shape.data), dict):
-        return _hold("notification.data", f"it lacks {shape.data}, the payload: it may be a response of the service")
-    name = numbers.get(notification.kind or "", "")
-    if name and (path := getattr(shape, name)) and getattr(notification, name) is None:
-        return _hold(f"notification.{name}", f"it lacks {path}, the number of the {notification.kind}")
+    shape, kind = profile.notification, notification.kind
+    if not isinstance(payload := at(notification.document, shape.data, None), dict):
+        one = f'a list. If it always has one entry, set notification.data = "{shape.data}.0"'
+        what = one if isinstance(payload, list) else clean(repr(payload))
+        lacks = f"it lacks {shape.data}, the payload: it may be a response of the service"
+        is_other = f"{shape.data}, the payload, must be an object, and is {what}"
+        return _hold("notification.data", lacks if payload is None else is_other)
+    own = {"payment": "out_trade_no", "refund": "out_refund_no", "subscription": "subscription_id"}.get(kind or "")
+    for name, path in {**own_number_paths(shape, kind), "subscription_id": shape.subscription_id}.items():
+        value = at(notification.data, path, None) if path else None
+        is_only = name == own and not (kind == "payment" and notification.payment_id)
+        if not is_identifier(value) and (value is not None if is_only else is_there(value)):
+            rule = "the number must be an integer, or a text that is not blank"
+            return _hold(f"notification.{name}", f"{path} is {clean(repr(value))}: {rule}")
+        if path and value is None and name == own != "out_trade_no":
+            return _hold(f"notification.{name}", f"it lacks {path}, the number of the {kind}")
     return None
 
 

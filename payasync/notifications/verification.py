@@ -35,6 +35,7 @@ from payasync.notifications.notification import (
     Raw,
     copy_body,
     decode_body,
+    is_crowded,
     is_there,
     read_document,
     read_headers,
@@ -60,6 +61,9 @@ NOT_OF_THE_BODY: Final = f"is not valid for the body with any of the keys: {MISM
 
 NOT_A_TIME: Final = "is not a time: neither ISO 8601 with an offset, nor a number"
 """Why a genuine notification is held that has no readable time. It is not late: it would come again like that."""
+
+MAX_EXPLAINED: Final = 1 << 16
+"""The greatest length of a body for which payasync looks for the field that the scheme refuses."""
 
 UNPACKED: Final = ". If the service signs the gzip, use web.Application(handler_args={'auto_decompress': False})"
 """Added to the reason if the header says gzip, and the body is none: then aiohttp has unpacked it."""
@@ -359,8 +363,8 @@ class Verification:
     ) -> Examined:
         """Return a notification that passes, or that is genuine and must be held. Another one raises an error.
 
-        The arguments are those of `verify`; `now` is in seconds since 1970. With `by_address`, the address alone may
-        say the kind of a genuine one.
+        The arguments are those of `verify`; `now` is in seconds since 1970. With `by_address`, as in `verify`, the
+        address alone may say the kind of a genuine one.
         """
         body, received = copy_body(raw, max_bytes), read_headers(headers)
         arrived = datetime.fromtimestamp(now, UTC)
@@ -373,7 +377,8 @@ class Verification:
             document, odd = decode_body(body), None
         except InvalidArgumentError as error:
             document, odd = {}, error
-        late = self.check_document(body, document if odd is None else loads_leniently(body), now) or late
+        whole = document if odd is None else ABSENT if is_crowded(body) else loads_leniently(body)
+        late = self.check_document(body, whole, now) or late
         try:
             if odd is not None:
                 raise odd
@@ -605,7 +610,7 @@ class BodyVerification(KeyedVerification):
         if not isinstance(signed[name], str):
             raise _error(field, "is not a text")
         if not is_signed_by_any(self.scheme, signed, name, path="", keys=self.keys):
-            if why := refused_field(self.scheme, signed, above, name):
+            if len(body) <= MAX_EXPLAINED and (why := refused_field(self.scheme, signed, above, name)):
                 raise _error(field, f"cannot be checked: {why}")
             raise _error(field, f"is not valid for its object with any of the keys: {MISMATCH}")
         read = partial(signed_fields.names_read_in_notifications, self.profile)
@@ -628,6 +633,10 @@ def verify(
     max_bytes: int = MAX_BYTES,
 ) -> Notification:
     """Return a notification that the service has signed, and that no receiver would hold before it asks `expect`.
+
+    There is one exception: if the profile has a path or a field that tells the kind, and it is missing, a receiver
+    holds the notification. Here, `kind` decides. So give `kind` only if your address gets nothing else, because anybody
+    who got a signed response of the service can post it there.
 
     If `verified` is `True`, the service has sent it to this merchant. If it is `False`, the notification is only a
     hint, for one of two reasons: the profile says that notifications are not signed (`verification = "none"`), and no

@@ -20,6 +20,7 @@ from payasync.notifications.handler_transaction import Begin, HandlerTransaction
 from payasync.notifications.inbox import Claim, Inbox, InboxEvent
 from payasync.notifications.notification import (
     HELD,
+    HINT,
     OF_ANOTHER,
     PLURALS,
     SIGNED,
@@ -27,6 +28,7 @@ from payasync.notifications.notification import (
     parse_event,
     with_facts,
 )
+from payasync.notifications.sends import Name
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.transitions import (
     CONFIRMABLE,
@@ -427,11 +429,14 @@ class Worker:
         # A key that seems to be no longer shared proves no more than before, unless the profile says whose it is.
         hint = self.shared() or (event.key.startswith(SIGNED) and key_owner(profile) != ("merchant", True))
         verified = signed and (not hint or any(named_merchants(profile, read.document, read.data)))
-        if prefixed:  # its key is the one that it would have if it came now
-            key, told, _ = await self.confirmer.sends.name(read) if verified else (hint_key(read, signed=True), None, 1)
+        # A key of no kind, until the profile knows the name of the event.
+        renamed = prefixed or (read.kind != event.kind and event.key.startswith(("webhook:", "weak:", f"{HINT}:")))
+        if renamed:  # its key is the one that it would have if it came now
+            name = await self.confirmer.sends.name(read) if verified else Name(hint_key(read, signed=signed))
+            key, told, _ = name
             if key != event.key and not await self.inbox.own(claim, key, verified=verified, told=told):
                 return Transition("superseded", "another event has its key, or was confirmed as the same")
-        known = {} if prefixed else {"dedup_key": event.key, "weak": event.weak}
+        known = {} if renamed else {"dedup_key": event.key, "weak": event.weak}
         facts = {"id": event.id, "attempt": event.attempts, "verified": verified, "_session": self.session, **known}
         notification = with_facts(read, **facts)
         holds = (hold_several, hold_two_kinds, hold_refund, *([hold_incomplete] if signed else ()))

@@ -63,6 +63,8 @@ _NEVER_UNSIGNED: Final = frozenset(
 _DEFAULTS: Final = frozenset({"accept", "user-agent"})
 """Headers of every request that `[headers]` may replace, and that no key may."""
 _AUTHORIZATION: Final = frozenset({"authorization"})
+_BESIDE: Final = re.compile(r"(?!{timestamp}\w*{nonce})({(?!body|method)\w+})\w*({(?!body|method|path)\w+})")
+"""Finds two values of which one could run into the other. A nonce may follow a time, which the window bounds."""
 _SLIP: Final = 0.88
 """How similar a mistyped name is: `subjct` is meant for `subject`, and `subjectId` is not."""
 
@@ -515,9 +517,9 @@ def _check_signed_header(
     # A whole header holds no other value beside it.
     if any(one.startswith(other) or other.startswith(one) for one, other in combinations(places, 2)):
         raise invalid_setting(f"{key}.signature", "and the other places must differ: each value has a place of its own")
-    if re.search(r"\{nonce\}[0-9]*\{timestamp\}", header.text):
-        why = "must have another text between {nonce} and {timestamp}: digits of one could pass for the other"
-        raise invalid_setting(f"{key}.text", why)
+    if beside := _BESIDE.search(header.text):
+        rule = f"must have a separator, such as a dot, between {beside[1]} and {beside[2]}"
+        raise invalid_setting(f"{key}.text", f"{rule}: the end of one could pass for the beginning of the other")
 
 
 def _check_tells(shape: NotificationShape) -> None:

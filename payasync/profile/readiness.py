@@ -112,6 +112,9 @@ class Readiness:
         return not self.missing
 
 
+_IF_SHARED: Final = 'If all merchants share the key, set signature.service_key = "shared"'
+
+
 def inspect_groups(profile: Profile) -> tuple[Readiness, ...]:
     """Return what each group still needs.
 
@@ -145,13 +148,18 @@ def notification_facts(profile: Profile) -> Iterator[tuple[str, str]]:
         if shape.verification == "none":
             yield kind, f"not signed, so nothing binds it to this merchant: {hint}"
         elif whose == "merchant":
-            yield kind, "bound to this merchant by its key, which no other merchant has"
+            given = "" if is_given else f" (assumed). {_IF_SHARED}"
+            yield kind, f"bound to this merchant by its key, which no other merchant has{given}"
         elif signs_merchant(shape):
             yield kind, "bound to this merchant by its number, which is in the signed text"
         elif paths:
             yield kind, f"{sharing}: bound to this merchant by {' or '.join(paths)}, if the event has it; else {hint}"
         else:
             yield kind, f"{sharing}, and nothing signed names this merchant: {hint}"
+    places = shape.merchant_id, shape.out_trade_no, shape.out_refund_no, shape.subscription_id, *shape.tells.values()
+    for path in (*places, *shape.must, *(each for paths in shape.id.values() for each in paths)):
+        if path and shape.data and path.startswith(f"{shape.data}."):
+            yield path, f"means {shape.data}.{path}. If there is no such value, leave out {shape.data} and its dot"
     in_header = shape.verification in {"header", "standard-webhooks"} and shape.headers.timestamp
     judged = "" if shape.verification == "none" else in_header or shape.time
     rule = f"the time of the delivery, new in each, and at most {shape.tolerance} seconds off"

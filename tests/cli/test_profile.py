@@ -113,7 +113,8 @@ SHARING: Final = "all merchants share its key (assumed)"
 BY_PATH: Final = f"{SHARING}: {BOUND} merchantId, if the event has it; else"
 BY_NOTHING: Final = f"{SHARING}, and nothing signed names this merchant:"
 OF_ALL: Final = "not signed, so nothing binds it to this merchant:"
-BY_KEY: Final = f"{BOUND} its key, which no other merchant has"
+BY_GIVEN_KEY: Final = f"{BOUND} its key, which no other merchant has"
+BY_KEY: Final = f'{BY_GIVEN_KEY} (assumed). If all merchants share the key, set signature.service_key = "shared"'
 GIVEN: Final = RSA.replace("}", ', service_key = "shared"}')
 BY_GIVEN_PATH: Final = BY_PATH.replace(" (assumed)", "")
 IN_DATA: Final = 'notification.data = "data"\n'
@@ -147,7 +148,7 @@ BY_ID: Final = BY_PATH.replace("merchantId", "data.id")
             RSA + IN_HEADER + 'notification.header.text = "{merchant_id}{body}"',
             *2 * (f"{BOUND} its number, which is in the signed text",),
         ),
-        (RSA.replace("}", ', service_key = "merchant"}') + IN_HEADER, BY_KEY, BY_KEY),
+        (RSA.replace("}", ', service_key = "merchant"}') + IN_HEADER, BY_GIVEN_KEY, BY_GIVEN_KEY),
         (RSA.replace("rsa", "hmac") + IN_BODY, BY_KEY, BY_KEY),
         (WEBHOOKS, BY_KEY, BY_KEY),
         (RSA + WEBHOOKS, BY_KEY, BY_KEY),
@@ -163,6 +164,20 @@ def test_check_says_what_binds_a_notification(tmp_path: Path, toml: str, payment
 
     assert (payment, subscription) == (found["payment"], found["subscription"])
     assert ["payment", "refund", "subscription", "time", "event_time"] == list(found)
+
+
+@pytest.mark.parametrize("data", ["data", "body.data"])
+def test_check_lists_paths_that_begin_in_the_payload_twice(data: str, tmp_path: Path) -> None:
+    """A path in the payload that begins with the payload's own place would most often lead nowhere."""
+    keys = ("merchant_id", "out_trade_no", "id.payment", "tells.refund", 'must."{}.live"')
+    paths = [f"{data}.{name}" for name in ("no", "order", "id", "refundStatus", "live")]
+    values = [f'"{paths[0]}"', f'"{paths[1]}"', f'["{paths[2]}", "type"]', f'"{paths[3]}"', "true"]
+    given = "".join(f"notification.{key.format(data)} = {value}\n" for key, value in zip(keys, values, strict=True))
+    found = facts(tmp_path, f'{WEBHOOKS}notification.data = "{data}"\nnotification.time = "{data}.at"\n{given}')
+
+    assert sorted(paths) == sorted(name for name in found if name.startswith(data))
+    for path in paths:
+        assert f"means {data}.{path}. If there is no such value, leave out {data} and its dot" == found[path]
 
 
 TELLING: Final = 'notification.tells.refund = "refundStatus"\n'

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -214,6 +215,36 @@ async def test_unsigned_part_that_varies_leaves_nothing_for_ever(tmp_path: Path)
     assert (3, 3) == (len(stored), deleted)
 
 
+@pytest.mark.parametrize("digits", [5001, 1_000_000])
+async def test_digits_of_a_long_integer_are_signed(digits: int, tmp_path: Path) -> None:
+    """A body with an integer of too many digits is held if these digits are signed in it, and refused if not."""
+    shape = evolve(SIGNED.notification, verification="body", signature="data.sign", header=None)
+    async with opened(tmp_path, profile=evolve(SIGNED, notification=shape)) as shop:
+        got, text = shop.recording(), "7" * digits
+        raw = shop.sign({**PAID, "no": text}).raw.replace(b'"%b"' % text.encode(), text.encode())
+        forged = raw.replace(text.encode(), text.encode()[1:] + b"8")
+        answers = [await shop.receiver.receive(each, {}, "payment") for each in (forged, raw)]
+        await shop.receiver.settle()
+        (event,) = await shop.receiver.events()
+
+    assert ([NO, YES], "held", []) == (answers, event.state, got)
+    assert "has more than 5000 digits" in event.reason
+
+
+@pytest.mark.parametrize("values", [["1"] * 30_002, [{}] * 33_769])
+async def test_costly_body_is_not_checked(values: list[object], tmp_path: Path) -> None:
+    """A body with so many values that a check of its inner signature would block the receiver is refused."""
+    scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json", numbers="text")
+    shape = evolve(SIGNED.notification, verification="body", signature="data.sign", header=None)
+    async with opened(tmp_path, profile=evolve(SIGNED, signature=scheme, notification=shape)) as shop:
+        answers = [
+            await shop.receiver.receive(shop.sign({**PAID, "list": some}).raw, {}, "payment")
+            for some in (values, values[:500])
+        ]
+
+    assert [NO, YES] == answers
+
+
 @pytest.mark.parametrize("path", ["shop.id", ""])
 async def test_merchant_is_compared_at_the_path_of_the_profile(path: str, tmp_path: Path) -> None:
     """`notification.merchant_id` says where the merchant stands; an empty text compares nothing."""
@@ -379,6 +410,56 @@ async def test_event_without_its_number_is_held(kind: str, data: dict[str, str],
     assert "number" in held.reason
     assert ["held", "done"] == await shop.states()
     assert 1 == len(got)
+
+
+@pytest.mark.parametrize("value", [123.0, True, ["T1"], {"no": "T1"}, "", " "], ids=repr)
+@pytest.mark.parametrize(
+    ("kind", "data", "name"),
+    [("payment", PAID, "outTradeNo"), ("refund", REFUNDED, "outRefundNo"), ("subscription", RENEWED, "subscriptionId")],
+)
+async def test_what_is_no_number_is_held(kind: str, data: dict[str, Any], name: str, value: object, shop: Shop) -> None:
+    """An event is held if the path of its own number holds neither a text nor an integer."""
+    got = shop.recording()
+    event = await shop.handled({**data, name: value}, kind)
+
+    assert ("held", []) == (event.state, got)
+    assert f"{name} is {value!r}: the number must be an integer, or a text that is not blank" == event.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "held"),
+    [
+        ("payment", {**PAID, "outTradeNo": None}, False),
+        ("payment", {**PAID, "outRefundNo": ""}, False),
+        ("payment", {**PAID, "subscriptionId": False}, True),
+        ("refund", {**REFUNDED, "outTradeNo": ""}, False),
+        ("refund", {**REFUNDED, "outTradeNo": 1.5}, True),
+        ("refund", {**REFUNDED, "outTradeNo": {"no": "T1\x1b"}}, True),
+    ],
+)
+async def test_other_number_of_an_event(kind: str, data: dict[str, Any], shop: Shop, *, held: bool) -> None:
+    """Null and an empty text are no number of another thing. A payment need not have an order."""
+    got = shop.recording()
+    event = await shop.handled(data, kind)
+
+    assert (["held"], 0) if held else (["done"], 1) == ([event.state], len(got))
+    assert "\x1b" not in event.reason
+
+
+@pytest.mark.parametrize(
+    ("payload", "what"),
+    [
+        ([PAID], 'is a list. If it always has one entry, set notification.data = "data.0"'),
+        ("T1", "is 'T1'"),
+    ],
+)
+async def test_payload_that_is_no_object_is_described(payload: object, what: str, tmp_path: Path) -> None:
+    """The reason says what stands in the place of the payload, and how to read a list of one."""
+    async with opened(tmp_path, verifier=lambda _raw, _headers: True) as shop:
+        await shop.receiver.receive(json.dumps({"type": "payment.paid", "data": payload}).encode(), {}, "payment")
+        event = await shop.last()
+
+    assert f"data, the payload, must be an object, and {what}" == event.reason
 
 
 def shared(profile: Profile) -> Profile:

@@ -20,6 +20,7 @@ from payasync.endpoints import QUERY_ORDER
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.notifications.notification import (
     MAX_BYTES,
+    MAX_COMMAS,
     MAX_CONTAINERS,
     MAX_KEY,
     Notification,
@@ -221,12 +222,14 @@ def test_hostile_bodies(raw: bytes) -> None:
         (b"4.5", "a single value"),
         (b'{"a":1,"a":2}', "one with a name twice in an object"),
         (b'{"a":[{"b":null,"b":%b}]}' % (b"7" * 5000), "one with a name twice in an object"),
-        (b'{"a":1e400}', "one with a number that is not finite"),
-        (b'{"a":%b,"a":NaN}' % (b"7" * 5000), "one with a number that is not finite"),
+        (b'{"a":1e400}', "one with a number that is not finite, or has more than 5000 digits"),
+        (b'{"a":%b,"a":NaN}' % (b"7" * 5000), "one with a number that is not finite, or has more than 5000 digits"),
         (b'{"a":' * 33 + b"1" + b"}" * 33, "one nested deeper than 32"),
         (b'{"a":%b,"b":%b}' % (b"7" * 5000, b"[" * 32 + b"]" * 32), "one nested deeper than 32"),
         (b'{"a":[' * 40 + b"]}" * 40, "one nested deeper than 32"),
-        (b"[" * 2000, "one with thousands of brackets"),
+        (b'{"a":-%b}' % (b"7" * 5001), "one with a number that is not finite, or has more than 5000 digits"),
+        (b"[" * 2000, "one with thousands of brackets or commas"),
+        (b'{"a":[1%b]}' % (b",1" * (MAX_COMMAS + 1)), "one with thousands of brackets or commas"),
     ],
 )
 def test_error_says_why_a_body_cannot_be_read(raw: bytes, flaw: str) -> None:
@@ -247,7 +250,7 @@ def test_error_says_why_a_body_cannot_be_read(raw: bytes, flaw: str) -> None:
     ids=["byte order mark", "halves of surrogate pairs", "5,000 digits"],
 )
 def test_odd_json_is_read(raw: bytes, expected: object) -> None:
-    """A byte order mark is skipped, half a surrogate pair is U+FFFD, and integers of any length are exact."""
+    """A byte order mark is skipped, half a surrogate pair is U+FFFD, and integers of thousands of digits are exact."""
     found = read(raw, BARE)
 
     assert expected == found.document
@@ -487,7 +490,7 @@ def test_time_tells_events_apart_that_nothing_names() -> None:
 
 
 def test_redelivery_of_an_event_with_a_time_of_its_own_has_the_same_weak_key() -> None:
-    """If the profile locates the event's own time, the time of the delivery is no part of a weak key."""
+    """If an event has a time of its own, the time of the delivery is no part of its weak key."""
     shape = NotificationShape(verification="body", signature="data.sign", time="data.at", event_time="data.paid")
 
     def key(at: int, paid: int) -> str:
@@ -495,6 +498,17 @@ def test_redelivery_of_an_event_with_a_time_of_its_own_has_the_same_weak_key() -
 
     assert key(1, 7) == key(2, 7)
     assert key(1, 7) != key(1, 8)
+
+
+@pytest.mark.parametrize("own", [{}, {"paid": None}, {"paid": ""}, {"paid": "soon"}])
+def test_event_that_lacks_its_time_has_that_of_its_delivery(own: dict[str, object]) -> None:
+    """If an event lacks its own time, the weak key has the time of the delivery. Equal renewals are two events."""
+    shape = NotificationShape(verification="body", signature="data.sign", time="data.at", event_time="data.paid")
+    one, other = (
+        identify(shape, "subscription", {"data": {"at": at, **own}}, {"at": at, **own}, {})[0] for at in (1, 2)
+    )
+
+    assert one != other
 
 
 PAID_BODY: Final = (

@@ -21,6 +21,7 @@ from payasync import (
 from payasync.notifications import InboxEvent, Notification, Receiver, SqliteInbox
 from payasync.notifications.receiver import REPLAY_PAGE
 from payasync.notifications.transitions import draw_upper_half
+from payasync.notifications.verification import Verifier
 from payasync.sandbox import Sandbox
 from payasync.testing import sign_notification
 from tests.notifications.merchant import CREDENTIALS, PAID, REFUNDED, SIGNED, UNSIGNED, Shop, opened, received
@@ -245,6 +246,35 @@ async def test_event_that_has_come_again_is_not_replayed(tmp_path: Path) -> None
         assert (False, ["parked", "done"], 1) == (replayed, await shop.states(), len(got))
 
 
+@pytest.mark.parametrize("replays", [0, 2], ids=["replayed first", "delivered first"])
+@pytest.mark.parametrize("verifier", [None, lambda _raw, _headers: True], ids=["webhook", "hash of the body"])
+async def test_event_whose_name_the_profile_learns_is_handled_once(
+    verifier: Verifier | None, replays: int, tmp_path: Path
+) -> None:
+    """An event with an unknown name has the key of a redelivery after the profile knows the name."""
+    shape = evolve(SIGNED.notification, volatile=("timestamp",))
+    known = evolve(SIGNED, notification=shape)
+    async with opened(tmp_path, profile=known) as shop:
+        signed = shop.sign(id="msg_1")
+    unknown = evolve(known, notification=evolve(shape, kinds={**shape.kinds, "payment": ("payment.new",)}))
+    async with opened(tmp_path, profile=unknown, verifier=verifier) as shop:
+        shop.recording("payment")
+        await shop.receiver.receive(signed.raw, signed.headers)
+        parked = await shop.last()
+    async with opened(tmp_path, profile=known, verifier=verifier) as shop:
+        got = shop.recording("payment")
+        for step in range(3):
+            if step == replays:
+                await shop.receiver.replay_all("parked")
+            else:
+                await shop.receiver.receive(signed.raw, signed.headers)
+            await shop.receiver.settle()
+        states = await shop.states()
+
+    assert ("parked", None) == (parked.state, parked.kind)
+    assert (1, ["superseded", "done"] if replays else ["done"]) == (len(got), states)
+
+
 async def test_hint_without_a_kind_is_still_a_hint(tmp_path: Path) -> None:
     """A hint that is replayed with a kind stays a hint, which must be confirmed."""
     profile = evolve(UNSIGNED, notification=evolve(UNSIGNED.notification, kind="", kinds={}))
@@ -263,6 +293,17 @@ async def test_hint_without_a_kind_is_still_a_hint(tmp_path: Path) -> None:
         event.verified,
         event.key.rpartition(":")[0],
     )
+
+
+async def test_hint_whose_name_the_profile_learns_is_still_a_hint(tmp_path: Path) -> None:
+    """A hint with an unknown name has the key of a hint about a payment after the profile knows the name."""
+    inbox = SqliteInbox(tmp_path / "inbox.db")
+    await inbox.add(received("hint::a", kind=None, verified=False, raw=b'{"type":"payment.paid","data":{}}'))
+    async with opened(tmp_path, profile=UNSIGNED, inbox=inbox, verifier=lambda _raw, _headers: True) as shop:
+        shop.recording()
+        event = await shop.last()
+
+    assert (False, "hint:payment", "parked") == (event.verified, event.key.rpartition(":")[0], event.state)
 
 
 async def test_known_kind_may_be_said_and_no_other(shop: Shop) -> None:

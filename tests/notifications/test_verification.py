@@ -270,7 +270,7 @@ def test_body_is_not_read_before_its_signature() -> None:
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ({"data": "T1"}, "lacks data, the payload"),
+        ({"data": "T1"}, "data, the payload, must be an object, and is 'T1'"),
         ({"data": None}, "lacks data, the payload"),
         ({"data": {"no": "T1", "live": False}}, "live is false in the notification, and must be true"),
         ({"data": {"no": "T1"}}, "live is missing in the notification"),
