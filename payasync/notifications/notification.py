@@ -475,8 +475,7 @@ def _find_state(profile: Profile, kind: Kind | None, data: Any) -> str | None:
 
 def _find_event_time(shape: NotificationShape, read: Any) -> datetime | None:
     """Return the event's own time, or `None` if there is none in the years of the calendar."""
-    seconds = parse_time(at(read, shape.event_time), shape.zone)
-    if seconds is None:
+    if not shape.event_time or (seconds := parse_time(at(read, shape.event_time), shape.zone)) is None:
         return None
     with suppress(ValueError, OverflowError, OSError):
         return datetime.fromtimestamp(seconds, UTC)

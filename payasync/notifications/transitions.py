@@ -24,7 +24,6 @@ from payasync.notifications.notification import (
     SIGNED,
     Notification,
     build_key,
-    is_identifier,
     is_there,
     kinds_told,
     number_at,
@@ -206,12 +205,14 @@ def hold_incomplete(notification: Notification, profile: Profile) -> Transition 
         return _hold("notification.data", lacks if payload is None else is_other)
     own = {"payment": "out_trade_no", "refund": "out_refund_no", "subscription": "subscription_id"}.get(kind or "")
     for name, path in {**own_number_paths(shape, kind), "subscription_id": shape.subscription_id}.items():
-        value = at(notification.data, path, None) if path else None
+        if not path or getattr(notification, name) is not None:
+            continue
+        value = at(notification.data, path, None)
         is_only = name == own and not (kind == "payment" and notification.payment_id)
-        if not is_identifier(value) and (value is not None if is_only else is_there(value)):
+        if value is not None if is_only else is_there(value):
             rule = "the number must be an integer, or a text that is not blank"
             return _hold(f"notification.{name}", f"{path} is {clean(repr(value))}: {rule}")
-        if path and value is None and name == own != "out_trade_no":
+        if value is None and name == own != "out_trade_no":
             return _hold(f"notification.{name}", f"it lacks {path}, the number of the {kind}")
     return None
 

@@ -468,7 +468,8 @@ class Worker:
         """Call each handler, also after one that fails, but none without a lease."""
         failures = list[str]()
         for number, handler in enumerate(handlers, start=1):
-            await self._await_earlier(handler, notification)
+            if handler.plain:
+                await self._await_earlier(handler, notification)
             if not await is_held():
                 return None
             try:
@@ -489,8 +490,8 @@ class Worker:
             mark = hash_mark(handler.name, self.merchant_id, notification.dedup_key)
             now = datetime.fromtimestamp(self.pace.clock(), UTC)
             call = partial(handler.transaction.call, mark, now, partial(handler.function, notification))
-        name, warn = self._name_thread(handler, notification), partial(_warn, handler.name, notification)
-        seconds = self.limits.handler_timeout
+        seconds, warn = self.limits.handler_timeout, partial(_warn, handler.name, notification)
+        name = self._name_thread(handler, notification) if handler.plain else ""
         result = await run_in_thread(name, seconds, call, warn) if handler.plain else call()
         if isawaitable(result):  # also of a plain function that wraps an `async def` one
             result = await run_within(seconds, result, warn)
