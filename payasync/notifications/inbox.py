@@ -200,7 +200,7 @@ class Inbox(ABC):
         """Return the names of the handlers that have handled the event, or another of its key that is not done."""
         return await self._run(lambda _: _handlers_done(claim))
 
-    async def own(self, claim: Claim, key: str, *, verified: bool | None = None, told: str | None = None) -> bool:
+    async def own(self, claim: Claim, key: str, *, told: str | None = None, verified: bool | None = None) -> bool:
         """Give the event another key, such as that of a confirmed state; the former key is then free.
 
         It is not free if handlers were told what it tells: a row that is done keeps it.
@@ -211,8 +211,8 @@ class Inbox(ABC):
         Args:
             claim: The lease.
             key: The key.
+            told: What the event tells, as in `Received`.
             verified: Whether the event is verified from now on. `None`: as before.
-            told: What the event tells, as in `Received`. `None`: as before.
         """
         values = {"key": key, "verified": verified, "told": told}
         return await self._run(lambda _: _own(claim, values), key, told)
@@ -276,7 +276,7 @@ class Inbox(ABC):
             return await self._run(lambda _: _rename_and_replay(values), kept.key, kept.told)
         # While it looks at the others of its key, none of them is added or replayed.
         found = await self.events(limit=1, after=max(event_id - 1, 0))
-        return await self._run(lambda _: _replay(values), found[0].key if found else None)
+        return await self._run(lambda _: _replay(values), *((found[0].key, found[0].told) if found else ()))
 
     async def forget(self, before: datetime) -> int:
         """Delete events that have been done since before a moment; return how many were deleted.
@@ -308,7 +308,10 @@ def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
     # Of those that wait for a query, each may be about another send. Any further one is a copy.
     if any(other["digest"] == values["digest"] for other in others) or copies >= values["sends"]:
         return Added.AGAIN
-    if any(each["role"] == "confirmed" and each["state"] not in {"held", "superseded"} for each in same):
+    told = {each["role"] for each in same if each["state"] not in {"held", "superseded"}}
+    if "confirmed" in told and (values["held"] or not told & {"key", "told"}):
+        if not values["held"]:  # one event is the same as what was confirmed; any further one is another
+            yield SQL["add"], {**values, "state": "done", "reason": "a query confirmed the same before", "due": None}
         return Added.AGAIN
     if reason := values["held"]:
         same = yield SQL["same_key"], {**values, "key": values["key"].removeprefix(HELD)}
@@ -352,7 +355,7 @@ def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:
 
 def _own(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
     owned = yield from _change(claim, SQL["own"], **values)
-    if owned and claim.event.handled and (told := claim.event.told) not in {None, values["told"] or told}:
+    if owned and claim.event.handled and (told := claim.event.told) not in {None, values["told"]}:
         yield SQL["keep_told"], {"id": claim.event.id, "key": claim.event.key, "told": told, "nothing": b""}
     return owned
 

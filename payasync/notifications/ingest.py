@@ -150,12 +150,14 @@ class Ingest:
             self._report_refusal("signature" if isinstance(error, InvalidSignatureError) else "invalid", explain(error))
             return IngestResult(self.refusal, error=error)
         why = explain(held) if held else ""
+        # With a key of all merchants, a hint of another one may be confirmed as the same at any time.
+        timed = verification.timed and not verification.shared
         build = partial(build_received, found, verification.profile, signed=verification.proves, held=why)
         try:
             name = await self._sends.name(found) if found.verified else None
         except Exception as error:  # noqa: BLE001 - whatever it is, it must come again
-            return self._not_stored(error, build(timed=verification.timed))
-        received = build(name, timed=verification.timed)
+            return self._not_stored(error, build(timed=timed))
+        received = build(name, timed=timed)
         del found, build  # they are many times as large as the body, and the disk may be slow
         stored = await self._store(received)
         if not late or stored.added is None:

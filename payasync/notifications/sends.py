@@ -78,7 +78,8 @@ class Sends:
         """
         state = event.state
         sends = (await self.count(event, state))[0] if _is_end(event, state) else 1
-        number = event.out_refund_no if event.kind == "refund" else event.out_trade_no or event.payment_id
+        by_order = event.out_trade_no if self.profile.notification.out_trade_no else event.payment_id
+        number = event.out_refund_no if event.kind == "refund" else by_order
         key = self.key(event, state, sends) if sends > 1 else event.dedup_key
         return Name(key, tell(event.kind, number, state, suffix(event, state, sends)), sends)
 

@@ -544,22 +544,30 @@ class Confirmer:
         found = hold_early(early) if early > 0 else await self._query(hint, claim, 0.0 if hint.verified else age)
         if isinstance(found, Transition):
             transition = found
-        elif await self._own(claim, hint, found):
-            return evolve(hint, dedup_key=found.key) if hint.verified else self._with_response(hint, found)
+        elif owned := await self._own(claim, hint, found):
+            return evolve(hint, dedup_key=owned.key) if hint.verified else self._with_response(hint, owned)
         else:
             transition = Transition("done", "another event was confirmed as the same")
         if hint.verified and transition.state in {"parked", "held"}:
             return evolve(transition, state="held")
         if transition.state != "parked":  # the same hint may come again, and be true then
             may_recur = hint.verified and self.sends.may_recur(hint)
-            await self.inbox.own(claim, release_key(event.key, event.id, may_recur=may_recur))
+            await self.inbox.own(claim, release_key(event.key, event.id, may_recur=may_recur), told=event.told)
         return transition
 
-    async def _own(self, claim: Claim, hint: Notification, found: Confirmed) -> bool:
-        """Give an event the key of what confirms it, unless it was handled under its own before its key was shared."""
-        if claim.event.key.startswith(SIGNED) and not await self.inbox.own(claim, (await self.sends.name(hint)).key):
-            return False
-        return await self.inbox.own(claim, found.key, told=None if hint.verified else found.told)
+    async def _own(self, claim: Claim, hint: Notification, found: Confirmed) -> Confirmed | None:
+        """Give an event the key of what confirms it, unless another one told the same, or has its own key.
+
+        As long as it tells what it told before, it keeps its key: its handlers may have been told by that.
+        """
+        event = claim.event
+        if event.key.startswith(SIGNED) and not await self.inbox.own(claim, (await self.sends.name(hint)).key):
+            return None
+        is_named = event.key.startswith("confirmed:") or (event.verified and not hint.verified)
+        if is_named and event.told is not None and event.told == found.told:
+            found = evolve(found, key=event.key)
+        verified = event.verified and (hint.verified or found.key == event.key)
+        return found if await self.inbox.own(claim, found.key, told=found.told, verified=verified) else None
 
     async def _query(self, hint: Notification, claim: Claim, age: float) -> Confirmed | Transition:
         query = choose_query(hint, self.profile)
@@ -596,9 +604,10 @@ class Confirmer:
         sends, early = await self.sends.count(hint, state)
         if (early := early + self.clock() - found.known) > 0:
             return hold_early(early)
+        added = suffix(hint, state, sends)
+        found = evolve(found, key=found.key + added, told=found.told and found.told + added)
         if not hint.verified:
-            added = suffix(hint, state, sends)
-            return evolve(found, key=found.key + added, told=found.told and found.told + added)
+            return found
         if state == hint.state:
             return evolve(found, key=self.sends.key(hint, state, sends))
         if state is None:

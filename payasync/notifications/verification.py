@@ -479,10 +479,14 @@ class KeyedVerification(Verification):
         """Look which open receivers have one of the keys, and let receivers to come look at this one."""
         self.merchants.add(self.credentials.merchant_id)
         for other in list(_receiving.values()):
-            if not set(self.keys).isdisjoint(other.keys):
+            if not self.same_keys().isdisjoint(other.same_keys()):
                 self.merchants.update(other.merchants)
                 other.merchants.update(self.merchants)
         _receiving[id(self)] = self
+
+    def same_keys(self) -> set[object]:
+        """Return the keys so that equal ones are equal, however they are written."""
+        return set(self.keys)
 
     def end(self) -> None:
         """Let no further receiver look at this one."""
@@ -516,6 +520,10 @@ class WebhookVerification(KeyedVerification):
 
     def __attrs_post_init__(self) -> None:
         check_secrets(self.keys)
+
+    def same_keys(self) -> set[object]:
+        """Return the bytes of the keys, which may be written with a prefix or without."""
+        return set(map(_decode_key, self.keys))
 
     def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> InvalidSignatureError | None:
         """Check the headers of Standard Webhooks."""

@@ -56,8 +56,8 @@ from payasync.transport.threads import call_in_thread
 if TYPE_CHECKING:
     from payasync.notifications.receiver import Limits
 
-_COUNTED: Final = re.compile(r"#\d+\Z")
-"""What a key ends with if it holds the number of sends."""
+_SEVERAL: Final = re.compile(r"\Aconfirmed:|#\d+\Z")
+"""How a key begins that a query has confirmed, and how one ends that holds the number of sends."""
 T = TypeVar("T")
 
 CANCELLATION_SECONDS: Final = 1.0
@@ -182,8 +182,8 @@ class Handler:
 
     def done_name(self, notification: Notification) -> str:
         """Return the name to store when the handler is done. A retry may be about another state, or another send."""
-        several = notification.confirmed is not None or _COUNTED.search(notification.dedup_key)
-        return f"{self.name} {notification.dedup_key}" if several else self.name
+        key = notification.dedup_key
+        return f"{self.name} {key}" if _SEVERAL.search(key) else self.name
 
 
 def build_handler(
@@ -409,8 +409,6 @@ class Worker:
         except StorageError as error:
             return Transition("pending", describe_error(error))
         remaining = [each for each in handlers if each.done_name(notification) not in done]
-        if notification.confirmed is not None and claim.event.verified:  # it came before the key was shared
-            remaining = [each for each in remaining if each.name not in done]
         held = await self._find_contradiction(remaining, notification)
         return held or await self._call(remaining, notification, claim, is_held)
 

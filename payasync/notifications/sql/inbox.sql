@@ -1,15 +1,16 @@
 -- The statements of an inbox. SQLite takes the row locks for comments, and `to_psycopg` adapts the rest.
 
 -- name: same_key
--- Also the same verified events that gave up the key for `key:id`, and wait for a query. The range is for the index:
--- in any collation it has each of them. And the event about the same that a query confirmed.
+-- Also the copies: the same verified events that gave up the key for `key:id`, and wait for a query. The range is for the
+-- index: in any collation it has each of them. And those that tell the same under another key.
 SELECT id, digest, state, attempts,
-    CASE WHEN key = :key THEN 'key' WHEN substr(key, 1, 10) = 'confirmed:' THEN 'confirmed' ELSE 'copy' END AS role
+    CASE WHEN key = :key THEN 'key' WHEN substr(key, 1, 10) = 'confirmed:' THEN 'confirmed'
+    WHEN digest = :digest AND key = :key || ':' || id AND verified AND due IS NOT NULL THEN 'copy' ELSE 'told' END AS role
 FROM payasync_events
 WHERE key = :key OR (
     key BETWEEN :key || ':' || '0' AND :key || ':' || '99999999999999999999'
     AND key = :key || ':' || id AND digest = :digest AND verified AND due IS NOT NULL)
-OR (told = :told AND substr(key, 1, 10) = 'confirmed:')
+OR told = :told
 ORDER BY id;
 
 -- name: add
@@ -47,7 +48,7 @@ WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 -- A held event does not stand in the way of another one, unless both are the same. One that a query confirms is the only
 -- one that tells this: it is no news after a verified one, nor is a verified one after it.
 UPDATE payasync_events
-SET key = :key, verified = COALESCE(CAST(:verified AS boolean), verified), told = COALESCE(CAST(:told AS text), told)
+SET key = :key, verified = COALESCE(CAST(:verified AS boolean), verified), told = :told
 WHERE id = :id AND state = 'leased' AND fence = :fence
 AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id
@@ -59,21 +60,24 @@ RETURNING id;
 
 -- name: keep_told
 -- What an event told before its state changed, under the key that it had.
-INSERT INTO payasync_events (key, digest, weak, kind, verified, raw, headers, received_at, state, since, told)
-SELECT :key, digest, weak, kind, verified, :nothing, '{}', received_at, 'done', :now, :told
+INSERT INTO payasync_events (key, digest, weak, kind, verified, lasting, raw, headers, received_at, state, since, told)
+SELECT :key, digest, weak, kind, verified, lasting, :nothing, '{}', received_at, 'done', :now, :told
 FROM payasync_events WHERE id = :id
 ON CONFLICT DO NOTHING RETURNING id;
 
 -- name: finish
+-- What has a reason is done without its handlers: nobody was told it.
 UPDATE payasync_events
 SET state = :state, reason = :reason, due = :due, since = :now,
-    failures = failures + :failed, attempts = attempts - :waited
+    failures = failures + :failed, attempts = attempts - :waited,
+    told = CASE WHEN :state = 'done' AND :reason <> '' THEN NULL ELSE told END
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: supersede
--- What was held before its key was known has `held:` before the key.
-UPDATE payasync_events SET state = 'superseded', since = :now WHERE state = 'held' AND id <> :id AND key IN (
+-- What was held before its key was known has `held:` before the key. What a query confirmed is told, whatever its key.
+UPDATE payasync_events SET state = 'superseded', since = :now WHERE state = 'held' AND id <> :id AND (key IN (
     (SELECT key FROM payasync_events WHERE id = :id), (SELECT 'held:' || key FROM payasync_events WHERE id = :id))
+OR told = (SELECT told FROM payasync_events WHERE id = :id AND substr(key, 1, 10) = 'confirmed:'))
 RETURNING id;
 
 -- name: release
@@ -105,6 +109,9 @@ WHERE id = :id AND state IN ('dead', 'parked', 'held')
 AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key = payasync_events.key
     AND (other.state IN ('pending', 'leased') OR (:unless_done AND other.state = 'done')))
+AND NOT EXISTS (
+    SELECT 1 FROM payasync_events AS other WHERE other.told = payasync_events.told AND other.id <> :id
+    AND 'confirmed:' IN (substr(payasync_events.key, 1, 10), substr(other.key, 1, 10)) AND other.due IS NOT NULL)
 RETURNING id;
 
 -- name: next_due
