@@ -950,9 +950,7 @@ def _profile_from(environment: Environment) -> "Profile":
     if f"{PROFILE_PATH}_FILE" in environment.variables:
         raise invalid_setting(PROFILE_PATH, "is itself a path: use it without _FILE")
     given = environment.optional(PROFILE_PATH)
-    if given is None:
-        return payasync.profile.Profile()
-    return load_profile(given.strip())
+    return payasync.profile.Profile() if given is None else load_profile(given.strip())
 
 
 def load_profile(path: str) -> "Profile":

@@ -321,6 +321,4 @@ def copy_plain(value: Any) -> Any:
         return value
     if isinstance(value, Mapping):
         return {name: copy_plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [copy_plain(inner) for inner in value]
-    return value
+    return [copy_plain(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -232,11 +232,9 @@ def examine(
         return Finding("genuine, but held", why, facts, hint)
     if found.verified:
         return Finding("genuine", facts=facts)
-    unsigned = (
-        "its signature is right, but any merchant of the service may get such a signature, and it names none"
-        if verification.proves
-        else 'the profile says that notifications are not signed (notification.verification = "none")'
-    )
+    unsigned = 'the profile says that notifications are not signed (notification.verification = "none")'
+    if verification.proves:
+        unsigned = "its signature is right, but any merchant of the service may get such a signature, and it names none"
     return Finding("cannot tell", f"{unsigned}: it is only a hint; query the service to confirm it", facts)
 
 
@@ -253,14 +251,8 @@ def _facts(message: HttpMessage, verification: Verification, kind: str | None, n
     """Yield the readable contents of the notification, and the checks."""
     if parsed := read(message.body, message.headers, verification.profile, kind):
         yield "Kind", parsed.kind or "unknown to the profile"
-        for name, text in (
-            ("Event", parsed.event),
-            ("Order", parsed.out_trade_no),
-            ("Refund", parsed.out_refund_no),
-            ("Subscription", parsed.subscription_id),
-        ):
-            if text:
-                yield name, text
+        numbers = {"Order": parsed.out_trade_no, "Refund": parsed.out_refund_no, "Subscription": parsed.subscription_id}
+        yield from ((name, text) for name, text in {"Event": parsed.event, **numbers}.items() if text)
         yield "Key", f"{parsed.dedup_key}{' (weak: a hash of the body)' if parsed.weak else ''}"
         if (sent := _sent_at(verification.profile, parsed)) is not None:
             yield "Sent", _written(sent)

@@ -235,10 +235,7 @@ def _request_of(call: Call, encoded: Encoded, sender: Sender) -> "signing.Unsign
 async def _run_scheme(scheme: object, make: Callable[[], object]) -> object:
     """Return what a scheme makes; a `blocking` one makes it in the signing thread."""
     try:
-        if getattr(scheme, "blocking", False):
-            made = await _run_in_thread(make)
-        else:
-            made = make()
+        made = await _run_in_thread(make) if getattr(scheme, "blocking", False) else make()
         return await made if inspect.isawaitable(made) else made
     except PayasyncError:
         raise

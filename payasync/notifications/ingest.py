@@ -278,7 +278,7 @@ def build_received(
     known = notification.verified or held
     name = name or Name(notification.dedup_key if known else hint_key(notification, signed=signed))
     return Received(
-        key=name.key,
+        **name._asdict(),
         digest=notification.digest,
         weak=notification.weak or not notification.verified,
         kind=notification.kind,
@@ -290,6 +290,4 @@ def build_received(
         headers=dict(headers),
         received_at=notification.received_at,
         event_time=notification.event_time,
-        sends=name.sends,
-        told=name.told,
     )

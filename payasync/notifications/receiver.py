@@ -336,10 +336,7 @@ class Receiver:
         if not isinstance(event_id, int):
             rule = "the number of an event, from events()"
             raise InvalidArgumentError(f"event_id must be {rule}, not {event_id!r}", field="event_id", rule=rule)
-        if kind is None:
-            replayed = await self._inbox.replay(event_id)
-        else:
-            replayed = await self._replay_as(event_id, kind)
+        replayed = await (self._inbox.replay(event_id) if kind is None else self._replay_as(event_id, kind))
         self._wake_current()
         return replayed
 

@@ -163,7 +163,7 @@ def compare_expected(notification: Notification, expected: object, profile: Prof
     if not isinstance(expected, Mapping):
         rule = "it must return a mapping of paths to values, None or payasync.NOT_YET"
         return Transition("pending", f"expect returned {type(expected).__name__}: {rule}")
-    data = _compared_data(notification)
+    data = notification.data if notification.confirmed is None else notification.confirmed.data
     for path, value in expected.items():
         found = at(data, path)
         if found is ABSENT:
@@ -181,8 +181,7 @@ def _hold(path: str, reason: str) -> Transition:
 
 def hold_another(notification: Notification, merchant_id: str, profile: Profile) -> Transition | None:
     """Hold an event of another merchant, or one that lacks what each notification must hold."""
-    response = notification.confirmed
-    if response is not None:  # the session has compared it
+    if notification.confirmed is not None:  # the session has compared it
         return None
     if another := find_another(named_merchants(profile, notification.document, notification.data), merchant_id):
         return _hold(another[0], " ".join(another))
@@ -215,11 +214,6 @@ def hold_incomplete(notification: Notification, profile: Profile) -> Transition 
         if value is None and name == own != "out_trade_no":
             return _hold(f"notification.{name}", f"it lacks {path}, the number of the {kind}")
     return None
-
-
-def _compared_data(notification: Notification) -> Any:
-    """Return the response's data if the event was confirmed, else the payload."""
-    return notification.data if notification.confirmed is None else notification.confirmed.data
 
 
 def is_same(found: object, expected: object) -> bool:
@@ -617,11 +611,8 @@ class Confirmer:
     def _with_response(self, hint: Notification, confirmed: Confirmed) -> Notification:
         """Return a hint with the facts of the response. Its own facts remain only in `raw` and `document`."""
         shape, response = self.profile.notification, confirmed.response
-        paths = {
-            **own_number_paths(shape, hint.kind),
-            "subscription_id": shape.subscription_id,
-            "payment_id": self.profile.answer.payment_id,
-        }
+        paths = own_number_paths(shape, hint.kind)
+        paths |= {"subscription_id": shape.subscription_id, "payment_id": self.profile.answer.payment_id}
         queried = "out_refund_no" if hint.kind == "refund" else "out_trade_no" if hint.out_trade_no else "payment_id"
         del paths[queried]
         facts: dict[str, Any] = {name: number_at(response.data, path) for name, path in paths.items()}

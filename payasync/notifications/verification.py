@@ -87,9 +87,7 @@ def late_error(field: str, sent: float, now: float, tolerance: float) -> Invalid
 
 def _check_time(field: str, value: object, shape: NotificationShape, now: float) -> InvalidSignatureError | None:
     sent = parse_time(value, shape.zone)
-    if sent is None:
-        return _error(field, NOT_A_TIME)
-    return late_error(field, sent, now, shape.tolerance)
+    return _error(field, NOT_A_TIME) if sent is None else late_error(field, sent, now, shape.tolerance)
 
 
 def _error(field: str, reason: str) -> InvalidSignatureError:

@@ -73,11 +73,6 @@ _FOLLOWS: Final = {
 """By value of `signature.service_key`, what follows."""
 
 
-def audit_points(profile: "Profile") -> tuple[Point, ...]:
-    """Return the points that the document leaves open, in the order of a profile's TOML form."""
-    return tuple(_list_points(profile))
-
-
 def _point(name: str, value: Any, default: Any, question: Question) -> Point:
     """Return a point; a value that is its default answers nothing."""
     status: Status = "answered" if value != default else "assumed" if question.assumed else "open"
@@ -93,7 +88,8 @@ def _authentication_points(profile: "Profile") -> Iterator[Point]:
         yield Point(f"authentication of {name}", status, (name,), " and ".join(carried) or "none", means)
 
 
-def _list_points(profile: "Profile") -> Iterator[Point]:
+def list_points(profile: "Profile") -> Iterator[Point]:
+    """Yield the points that the document leaves open, in the order of a profile's TOML form."""
     apart = {"signature": _signature_points, "fields": _field_points, "idempotency": _idempotency_points}
     yield from _authentication_points(profile)
     for each in filter(lambda one: one.init, fields(type(profile))):

@@ -288,10 +288,8 @@ def _check_wire_names(profile: "Profile", operation: str, reserved: Collection[s
                 also = "also the wire name" if name == its else f"in one object with the wire name {its!r}"
                 why = f"is {name!r}, which is {also} of {other.name} in {operation}: one would replace the other"
                 keys = {key, _key_of_name(profile, operation, other)}
-                for_all = not keys.isdisjoint(
-                    f"fields.{name}" for one in (each, other) for name in (one.name, one.point)
-                )
-                hint = f'. Give {operation} names of its own in [fields."{operation}"]' if for_all else ""
+                for_all = {f"fields.{name}" for one in (each, other) for name in (one.name, one.point)}
+                hint = f'. Give {operation} names of its own in [fields."{operation}"]' if keys & for_all else ""
                 raise invalid_setting(key, why + hint)
         if "." in name:
             _check_nested_name(profile, operation, each, names)

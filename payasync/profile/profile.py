@@ -203,9 +203,9 @@ class Profile:
 
     def audit(self) -> "tuple[Point, ...]":
         """Return each point that the common interface leaves open: its status, and which methods need it."""
-        from payasync.profile.audit import audit_points  # noqa: PLC0415 - a payment needs no audit
+        from payasync.profile.audit import list_points  # noqa: PLC0415 - a payment needs no audit
 
-        return audit_points(self)
+        return tuple(list_points(self))
 
     def wire_name(self, argument: str) -> str:
         """Return the wire name of an argument whose name the common interface does not define.

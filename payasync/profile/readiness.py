@@ -21,30 +21,28 @@ _SIGNATURE: Final = "its signature"
 _DUPLICATES: Final = "duplicates"
 _SIGNING: Final = ("signature.algorithm", "signature.encoding")
 _SUBSCRIPTION: Final = ("frequency", "subscription_amount", "start_date", "customer", "subscription_id")
+_CALLS: Final[Mapping[str, tuple[str, ...]]] = {_CODE: (), _SIGNED: _SIGNING}
+"""What each group of methods needs."""
 _FIND: Final = {f"how to find {write}": (query,) for query, (write, _) in SOUGHT.items()}
 """By what recovery needs, the query that it asks by the merchant's number."""
 _NEEDS: Final[Mapping[Group, Mapping[str, tuple[str, ...]]]] = {
     "payments": {
-        _CODE: (),
-        _SIGNED: _SIGNING,
+        **_CALLS,
         "how to query it": ("payment_status",),
         "its states": ("answer.payment_status", "states.payment"),
     },
     "orders": {
-        _CODE: (),
-        _SIGNED: _SIGNING,
+        **_CALLS,
         "its payment page": ("answer.redirect_url",),
         "its states": ("answer.order_status", "states.order"),
     },
     "refunds": {
-        _CODE: (),
-        _SIGNED: _SIGNING,
+        **_CALLS,
         "how to query it": ("refund_status",),
         "its states": ("answer.refund_status", "states.refund"),
     },
     "subscriptions": {
-        _CODE: (),
-        _SIGNED: _SIGNING,
+        **_CALLS,
         "its fields": (*(f"fields.{name}" for name in _SUBSCRIPTION), "formats.start_date"),
         "its number, states": ("answer.subscription_id", "answer.subscription_status", "states.subscription"),
     },

@@ -336,9 +336,7 @@ class WireNames:
         own = PROFILE.notification.kinds[kind]
         names = self.notification.kinds.get(kind) or own
         position = own.index(f"{kind}.{name}" if len(names) >= len(own) else f"{kind}.{_LIKE_EVENT.get(name, name)}")
-        if kind == "payment" and position >= len(names):
-            return None
-        return names[min(position, len(names) - 1)]
+        return None if kind == "payment" and position >= len(names) else names[min(position, len(names) - 1)]
 
 
 def _fill_signature(given: Scheme | None) -> Scheme:

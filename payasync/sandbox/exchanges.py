@@ -110,12 +110,8 @@ def _mask_exchange(exchange: Exchange, names: WireNames) -> tuple[str, list[tupl
     """Return the target, the headers and the body of a request as they are shown."""
     operations = [exchange.operation] if exchange.operation else [*names.arguments]
     signatures = {names.name(each, "sign") for each in operations} if exchange.signed is None else set[str]()
-    customer = {
-        name.partition(".")[0]
-        for operation in operations
-        for name, argument in names.arguments[operation].items()
-        if argument.name == "customer"
-    }
+    arguments = (pair for operation in operations for pair in names.arguments[operation].items())
+    customer = {name.partition(".")[0] for name, argument in arguments if argument.name == "customer"}
     keys = {name.lower() for name in names.profile.auth.all_headers}
     signed = names.signature.all_headers if isinstance(names.signature, Template) else {}
     signing = {name.lower() for name, value in signed.items() if "{signature}" in value}

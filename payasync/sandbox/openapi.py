@@ -233,10 +233,9 @@ def _describe_security(auth: Auth) -> dict[str, Any]:
     schemes: dict[str, Any] = {}
     for header, value in auth.all_headers.items():
         scheme = {"Bearer {secret_key}": "bearer", "Basic {basic}": "basic", "Basic {basic_user}": "basic"}.get(value)
+        form: Schema = {"type": "apiKey", "in": "header", "name": header}
         if scheme and header.lower() == "authorization":
-            form: Schema = {"type": "http", "scheme": scheme}
-        else:
-            form = {"type": "apiKey", "in": "header", "name": header}
+            form = {"type": "http", "scheme": scheme}
         schemes[re.sub("[^A-Za-z0-9._-]", "_", header)] = {**form, "description": f"{header}: {value}"}
     return schemes
 

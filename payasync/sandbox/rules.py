@@ -205,9 +205,7 @@ def renew(subscription: Subscription) -> Subscription:
     """Return a subscription after its next period begins: billed for it, or cancelled at its end."""
     if subscription.state not in {"active", "past_due"} or subscription.renews is None:
         return subscription
-    if subscription.ends:
-        return _cancelled(subscription)
-    return _billed(subscription, subscription.renews)
+    return _cancelled(subscription) if subscription.ends else _billed(subscription, subscription.renews)
 
 
 def _billed(subscription: Subscription, begun: date) -> Subscription:
@@ -266,9 +264,7 @@ def cancel(subscription: Subscription, *, at_period_end: bool = False) -> Subscr
     """
     if subscription.state == "cancelled":
         raise RefusedError("wrong_state", "the subscription is cancelled")
-    if at_period_end and subscription.renews:
-        return evolve(subscription, ends=True)
-    return _cancelled(subscription)
+    return evolve(subscription, ends=True) if at_period_end and subscription.renews else _cancelled(subscription)
 
 
 def subscription_event(before: Subscription, after: Subscription) -> Event | None:

@@ -105,7 +105,9 @@ class Sandbox:
         repeated_refunds: RepeatedSetting = "same",
         failures: Failures = "",
     ) -> None:
-        self.profile: Final = _checked_profile(profile)
+        if not isinstance(profile, Profile):
+            raise invalid_setting("profile", f"must be a Profile, such as Profile.from_file gives, not {profile!r}")
+        self.profile: Final = profile
         self._dialect = Dialect(profile, failures)
         self._clock_rate = read_clock_rate(clock)
         self._terms = refund_terms(refunds, repeated_refunds)
@@ -372,12 +374,6 @@ def _not_running(name: str) -> ConfigurationError:
 
 async def _mark(_request: web.Request, response: web.StreamResponse) -> None:
     response.headers[MARK] = "1"
-
-
-def _checked_profile(profile: object) -> Profile:
-    if isinstance(profile, Profile):
-        return profile
-    raise invalid_setting("profile", f"must be a Profile, such as Profile.from_file gives, not {profile!r}")
 
 
 def _checked_webhook(url: str | None) -> str | None:
