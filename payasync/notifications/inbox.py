@@ -200,7 +200,15 @@ class Inbox(ABC):
         """Return the names of the handlers that have handled the event, or another of its key that is not done."""
         return await self._run(lambda _: _handlers_done(claim))
 
-    async def own(self, claim: Claim, key: str, *, told: str | None = None, verified: bool | None = None) -> bool:
+    async def own(
+        self,
+        claim: Claim,
+        key: str,
+        *,
+        told: str | None = None,
+        verified: bool | None = None,
+        former: str | None = None,
+    ) -> bool:
         """Give the event another key, such as that of a confirmed state; the former key is then free.
 
         It is not free if handlers were told what it tells: a row that is done keeps it.
@@ -213,9 +221,10 @@ class Inbox(ABC):
             key: The key.
             told: What the event tells, as in `Received`.
             verified: Whether the event is verified from now on. `None`: as before.
+            former: A key that no other event may have either.
         """
-        values = {"key": key, "verified": verified, "told": told}
-        return await self._run(lambda _: _own(claim, values), key, told)
+        values = {"key": key, "verified": verified, "told": told, "former": former}
+        return await self._run(lambda _: _own(claim, values), key, told, former)
 
     async def finish(
         self, claim: Claim, state: State, reason: str = "", wait: float | None = None, *, failed: bool = True
@@ -315,7 +324,7 @@ def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
         return Added.AGAIN
     if reason := values["held"]:
         same = yield SQL["same_key"], {**values, "key": values["key"].removeprefix(HELD)}
-        if any(other["state"] == "done" for other in same):
+        if any(other["state"] == "done" and other["digest"] == values["digest"] for other in same):
             return Added.AGAIN
         yield SQL["add"], {**values, "state": "held", "reason": reason, "due": None}
         return Added.HELD

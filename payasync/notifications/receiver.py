@@ -17,7 +17,7 @@ from payasync.notifications.dispatcher import Dispatcher
 from payasync.notifications.handler_transaction import Begin, check_all
 from payasync.notifications.inbox import REPLAYABLE, Inbox, InboxEvent, StateName, state_of_name
 from payasync.notifications.ingest import MAX_WAITING, Answer, Ingest, Refusal, build_received, logger
-from payasync.notifications.notification import MAX_BYTES, Headers, Raw, parse_event
+from payasync.notifications.notification import HINT, MAX_BYTES, Headers, Raw, parse_event
 from payasync.notifications.sends import Sends
 from payasync.notifications.transitions import ATTEMPTS, Confirmer, QueryLimiter, draw_upper_half, hold_refund
 from payasync.notifications.verification import Verifier, verification_of
@@ -356,7 +356,8 @@ class Receiver:
             raise invalid_argument("kind", f"{event.kind}, which the event is of", kind)
         read = parse_event(event, profile, kind)
         name = await self._sends.name(read) if read.verified else None
-        return await self._inbox.replay(event_id, build_received(read, profile, name, timed=False))
+        signed = not event.key.startswith(HINT)
+        return await self._inbox.replay(event_id, build_received(read, profile, name, timed=False, signed=signed))
 
     async def replay_all(self, state: StateName) -> int:
         """Replay all events of a state; return how many were replayed.

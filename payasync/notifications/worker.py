@@ -418,10 +418,11 @@ class Worker:
         verified = signed and (not hint or any(named_merchants(profile, read.document, read.data)))
         # A key of no kind, until the profile knows the name of the event.
         renamed = prefixed or (read.kind != event.kind and event.key.startswith(("webhook:", "weak:", f"{HINT}:")))
-        if renamed:  # its key is the one that it would have if it came now
+        untold = verified and event.told is None and read.kind in CONFIRMABLE and read.state is not None
+        if renamed or untold:  # its key and what it tells are those that it would have if it came now
             name = await self.confirmer.sends.name(read) if verified else Name(hint_key(read, signed=signed))
-            key, told, _ = name
-            if key != event.key and not await self.inbox.own(claim, key, verified=verified, told=told):
+            key = name.key if renamed else event.key
+            if (key != event.key or untold) and not await self.inbox.own(claim, key, told=name.told, verified=verified):
                 return Transition("superseded", "another event has its key, or was confirmed as the same")
         known = {} if renamed else {"dedup_key": event.key, "weak": event.weak}
         facts = {"id": event.id, "attempt": event.attempts, "verified": verified, "_session": self.session, **known}

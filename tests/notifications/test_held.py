@@ -583,6 +583,18 @@ async def test_key_of_two_receivers_proves_no_merchant(tmp_path: Path, caplog: p
     assert [True, False, True, False] == found
 
 
+@pytest.mark.parametrize("written", ["MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw= "])
+async def test_key_is_the_same_however_it_is_written(written: str, tmp_path: Path) -> None:
+    """A key of Standard Webhooks is that of two merchants also if one of them writes it otherwise."""
+    other = tmp_path / "other"
+    other.mkdir()
+    his = evolve(CREDENTIALS, merchant_id="M2", notification_keys=written)
+    async with opened(tmp_path) as shop, opened(other, credentials=his):
+        await shop.take()
+
+        assert [False] == [each.verified for each in await shop.receiver.events()]
+
+
 async def test_receiver_that_cannot_be_made_shares_no_key(tmp_path: Path) -> None:
     """A receiver whose settings are refused does not count as one that has the key."""
     others = evolve(CREDENTIALS, merchant_id="M2")

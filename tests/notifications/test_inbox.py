@@ -712,3 +712,13 @@ async def test_confirmed_event_is_no_news_after_a_verified_one(inbox: Inbox, sta
     owned = await inbox.own(hint, "confirmed:1", told=TOLD), await inbox.own(late, "webhook:2", told=TOLD)
 
     assert (state == "held", state != "held") == owned
+
+
+@pytest.mark.parametrize("reason", ["", "the service says another state"])
+async def test_what_no_handler_was_told_is_not_told(inbox: Inbox, reason: str) -> None:
+    """An event that is done for a reason, without its handlers, is not in the way of another that tells the same."""
+    claim = await claimed(inbox, key="hint:1")
+    await inbox.own(claim, "confirmed:1", told=TOLD)
+    await inbox.finish(claim, "done", reason)
+
+    assert (Added.NEW if reason else Added.AGAIN) == await inbox.add(received("webhook:1", verified=True, told=TOLD))

@@ -137,9 +137,10 @@ async def test_zeros_are_kept_as_escapes(postgres_dsn: str, clock: Clock) -> Non
 
 FILL: Final = """
 INSERT INTO payasync_events
-    (key, digest, weak, verified, raw, headers, received_at, state, due, since)
-SELECT 'key ' || n, 'd', false, true, '{}', '{}', %(now)s, CASE n %% 10 WHEN 0 THEN 'pending' ELSE 'done' END,
-    CASE n %% 10 WHEN 0 THEN %(now)s END, %(now)s
+    (key, digest, weak, verified, raw, headers, received_at, state, due, since, told)
+SELECT 'key ' || n, 'd', false, true, '{}', '{}', %(now)s,
+    CASE n %% 10 WHEN 0 THEN 'pending' WHEN 1 THEN 'held' ELSE 'done' END,
+    CASE n %% 10 WHEN 0 THEN %(now)s END, %(now)s, 'payment:paid:' || n
 FROM generate_series(%(first)s::int, %(last)s::int) AS n"""
 VALUES: Final[dict[str, Any]] = {
     "key": "key 7",
@@ -154,6 +155,8 @@ VALUES: Final[dict[str, Any]] = {
     "after": 100,
     "state": "pending",
     "handler": "h",
+    "told": "payment:paid:7",
+    "former": "key 8",
     "reason": "",
     "kind": "payment",
     "weak": False,
@@ -182,7 +185,7 @@ async def test_size_costs_nothing(postgres_dsn: str, clock: Clock) -> None:
                 {
                     name.upper(): await plan(connection, to_psycopg(text), VALUES)
                     for name, text in SQL.items()
-                    if "WHERE" in text
+                    if "WHERE" in text and name != "count_another_merchant"  # it reads what it counts
                 }
             )
 

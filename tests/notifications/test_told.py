@@ -1,7 +1,8 @@
 """What a merchant was told once is not told again: by a verified event, or by one that a query has confirmed."""
 
+from collections import Counter
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import pytest
 from attrs import evolve
@@ -180,3 +181,134 @@ async def test_subscriptions_tell_by_their_keys_alone(tmp_path: Path) -> None:
             await shop.handled({**RENEWED, "period": period}, "subscription")
 
         assert 2 == len(got)
+
+
+@THINGS
+@pytest.mark.parametrize("says", [SHARED, BY_ID], ids=["number and state", "message"])
+async def test_held_event_is_superseded_by_a_confirmed_one(thing: Thing, says: Profile, tmp_path: Path) -> None:
+    """A verified event that `expect` held is not replayed after a query has confirmed the same, and it was handled."""
+    expected: list[dict[str, Any] | None] = [None]
+    async with sending(tmp_path, thing, UNDER_WAY, says=says, expect=lambda _: expected[0]) as shop:
+        shop.say(DONE)
+        held = await shop.told(DONE, **MINE)
+        expected[0] = {}
+        await shop.told(DONE)
+        await ended(shop)
+        replayed = await shop.receiver.replay_all("held"), await shop.receiver.replay(held.id)
+
+        assert ("held", (0, False), ["superseded", "done"]) == (held.state, replayed, await shop.states())
+        assert [thing.states[DONE]] == shop.heard
+
+
+@pytest.mark.parametrize("says", [UNSIGNED, SHARED], ids=["unsigned", "shared"])
+async def test_another_word_for_the_same_state_calls_no_handler_again(says: Profile, tmp_path: Path) -> None:
+    """If one handler fails, and the service then says the same state in another word, only that handler is called."""
+    words = evolve(says.states, order={**says.states.order, "paid": ("SBX_PAID", "SBX_SETTLED")})
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=evolve(says, states=words)) as shop:
+        mailed = list[int]()
+
+        @shop.receiver.on("payment", name="mail")
+        async def mail(notification: Notification) -> None:
+            mailed.append(notification.attempt)
+            if notification.attempt == 1:
+                raise OSError
+
+        shop.say(DONE)
+        await shop.told(DONE)
+        shop.say("SBX_SETTLED")
+        states = await ended(shop)
+
+        assert (["done"], ["paid"], [1, 2]) == (states, shop.heard, mailed)
+
+
+async def test_key_that_is_shared_for_a_while_calls_no_handler_again(tmp_path: Path) -> None:
+    """If an event is verified, then asked about because the key is shared, then verified again, it is one event."""
+    told = Counter[str]()
+
+    async def handled(owner: Literal["shared", "merchant"], shop: Sender) -> str:
+        async with opened(
+            tmp_path, profile=whose(owner, BY_ID), credentials=CREDENTIALS, session=shop.pay, clock=shop.clock
+        ) as each:
+
+            @each.receiver.on("payment", name="credit")
+            async def credit(_: Notification) -> None:
+                told["credit"] += 1
+
+            @each.receiver.on("payment", name="mail")
+            async def mail(_: Notification) -> None:
+                told["mail"] += 1
+                if told["mail"] < 3:
+                    raise OSError
+
+            if not told:
+                await each.take({**ORDER.number, "status": ORDER.words[DONE]})
+            state = (await each.last()).state
+            shop.clock.advance(QUERY_PAUSE)
+            return state
+
+    async with sending(tmp_path, ORDER, UNDER_WAY) as shop:
+        await shop.receiver.aclose()
+        shop.say(DONE)
+        states = [await handled("merchant", shop), await handled("shared", shop), await handled("merchant", shop)]
+
+        assert (["pending", "pending", "done"], {"credit": 1, "mail": 3}) == (states, told)
+
+
+@pytest.mark.parametrize("says", [SHARED, BY_ID], ids=["number and state", "message"])
+async def test_what_was_told_is_remembered_after_the_retention(says: Profile, tmp_path: Path) -> None:
+    """With a key of all merchants, a hint about an order that was handled long ago is not handled again."""
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=says) as shop:
+        shop.say(DONE)
+        await shop.told(DONE, **MINE)
+        await shop.later(40 * 24 * 3600)
+        await shop.told(DONE, serial=2)
+        await ended(shop)
+
+        assert ["paid"] == shop.heard
+
+
+@pytest.mark.parametrize("hint", [False, True])
+async def test_one_hint_takes_the_place_of_one_event(tmp_path: Path, *, hint: bool) -> None:
+    """Of several events that tell the same under keys of their own, each is handled, and a confirmed hint is one."""
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID) as shop:
+        shop.say(DONE)
+        if hint:
+            await shop.told(DONE)
+        for serial in range(3):
+            await shop.told(DONE, serial=serial, **MINE)
+        states = await ended(shop)
+
+        assert (["done"] * (3 + hint), ["paid"] * 3) == (states, shop.heard)
+
+
+async def test_number_of_the_service_is_no_order(tmp_path: Path) -> None:
+    """A payment without an order tells nothing of an order with the number that the service gave the payment."""
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID) as shop:
+        shop.say(DONE)
+        await shop.told(DONE)
+        await shop.handled({"paymentId": "T1", "status": ORDER.words[DONE], **MINE})
+
+        assert ["paid", "paid"] == shop.heard
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_state_that_the_profile_learns_is_told(tmp_path: Path, *, first: bool) -> None:
+    """If a verified event came before the profile knew its state, it is compared with confirmed ones when it is due."""
+    unknown = evolve(BY_ID, states=evolve(BY_ID.states, order={}, payment={}))
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID) as shop:
+        await shop.receiver.aclose()
+        async with opened(tmp_path, profile=unknown, credentials=CREDENTIALS, clock=shop.clock) as before:
+            await before.take({**ORDER.number, "status": ORDER.words[DONE], **MINE})
+            (event,) = await before.receiver.events()
+        shop.say(DONE)
+        again = opened(tmp_path, profile=BY_ID, credentials=CREDENTIALS, session=shop.pay, clock=shop.clock)
+        async with again as later:
+            got = later.recording()
+            if first:
+                await later.receiver.settle()
+            await later.take({**ORDER.number, "status": ORDER.words[DONE]})
+            for _ in range(3):
+                await later.receiver.settle()
+                shop.clock.advance(QUERY_PAUSE)
+
+        assert (None, 1) == (event.told, len(got))

@@ -56,6 +56,9 @@ AND NOT EXISTS (
 AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.told = :told AND other.id <> :id
     AND 'confirmed:' IN (substr(:key, 1, 10), substr(other.key, 1, 10)) AND other.state NOT IN ('held', 'superseded'))
+AND NOT EXISTS (
+    SELECT 1 FROM payasync_events AS other WHERE other.key = :former AND other.id <> :id
+    AND other.state NOT IN ('held', 'superseded'))
 RETURNING id;
 
 -- name: keep_told
@@ -75,15 +78,22 @@ WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: supersede
 -- What was held before its key was known has `held:` before the key. What a query confirmed is told, whatever its key.
-UPDATE payasync_events SET state = 'superseded', since = :now WHERE state = 'held' AND id <> :id AND (key IN (
-    (SELECT key FROM payasync_events WHERE id = :id), (SELECT 'held:' || key FROM payasync_events WHERE id = :id))
-OR told = (SELECT told FROM payasync_events WHERE id = :id AND substr(key, 1, 10) = 'confirmed:'))
+-- SQLite would read all that is held if it were not told the indexes; PostgreSQL takes this for a comment.
+UPDATE payasync_events SET state = 'superseded', since = :now WHERE id IN (
+    SELECT other.id FROM payasync_events AS event
+    JOIN payasync_events AS other /* INDEXED BY sqlite_autoindex_payasync_events_1 */
+    ON other.key IN (event.key, 'held:' || event.key)
+    WHERE event.id = :id AND other.id <> :id AND other.state = 'held'
+    UNION ALL SELECT other.id FROM payasync_events AS event
+    JOIN payasync_events AS other /* INDEXED BY payasync_events_told */ ON other.told = event.told
+    WHERE event.id = :id AND substr(event.key, 1, 10) = 'confirmed:' AND other.id <> :id AND other.state = 'held')
 RETURNING id;
 
 -- name: release
 -- The next event of the same key, which nobody has seen because the event that is held now came before it.
 UPDATE payasync_events SET state = 'pending', reason = '', due = :now, since = :now WHERE id = (
-    SELECT min(other.id) FROM payasync_events AS event JOIN payasync_events AS other ON other.key = event.key
+    SELECT min(other.id) FROM payasync_events AS event
+    JOIN payasync_events AS other /* INDEXED BY sqlite_autoindex_payasync_events_1 */ ON other.key = event.key
     WHERE event.id = :id AND other.id <> :id AND other.state = 'held' AND other.attempts = 0
     AND substr(other.key, 1, 5) <> 'held:'
     AND NOT EXISTS (
