@@ -226,6 +226,11 @@ class Inbox(ABC):
         values = {"key": key, "verified": verified, "told": told, "former": former}
         return await self._run(lambda _: _own(claim, values), key, told, former)
 
+    async def is_told(self, claim: Claim, key: str, told: str | None) -> bool:
+        """Return whether another event of a key has the same body or was handled, or a query confirmed the same."""
+        values = {"key": key, "digest": claim.event.digest, "told": told}
+        return await self._run(lambda _: _is_told(claim, values))
+
     async def finish(
         self, claim: Claim, state: State, reason: str = "", wait: float | None = None, *, failed: bool = True
     ) -> bool:
@@ -367,6 +372,13 @@ def _own(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
     if owned and claim.event.handled and (told := claim.event.told) not in {None, values["told"]}:
         yield SQL["keep_told"], {"id": claim.event.id, "key": claim.event.key, "told": told, "nothing": b""}
     return owned
+
+
+def _is_told(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
+    others = [each for each in (yield SQL["same_key"], values) if each["id"] != claim.event.id]
+    of_key = [each for each in others if each["role"] == "key"]
+    handled = any(each["state"] == "done" or each["digest"] == claim.event.digest for each in of_key)
+    return handled or any(each["role"] == "confirmed" for each in others)
 
 
 def _end(claim: Claim, values: Mapping[str, Any], now: datetime) -> Statements[bool]:

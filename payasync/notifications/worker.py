@@ -423,7 +423,8 @@ class Worker:
             name = await self.confirmer.sends.name(read) if verified else Name(hint_key(read, signed=signed))
             key = name.key if renamed else event.key
             if (key != event.key or untold) and not await self.inbox.own(claim, key, told=name.told, verified=verified):
-                return Transition("superseded", "another event has its key, or was confirmed as the same")
+                is_told = await self.inbox.is_told(claim, key, name.told)
+                return Transition("superseded" if is_told else "held", "another event has its key, or tells the same")
         known = {} if renamed else {"dedup_key": event.key, "weak": event.weak}
         facts = {"id": event.id, "attempt": event.attempts, "verified": verified, "_session": self.session, **known}
         notification = with_facts(read, **facts)

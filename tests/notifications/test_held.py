@@ -669,3 +669,26 @@ async def test_time_of_the_event_is_shown_and_not_judged(
 
         assert ("done", moment) == (event.state, event.event_time)
         assert [moment] == [each.event_time for each in got]
+
+
+async def test_held_event_is_not_lost_beside_another_one_of_its_key(tmp_path: Path) -> None:
+    """An event whose key is that of an unhandled event with another body is held again after a replay."""
+    coarse = evolve(SIGNED, notification=evolve(SIGNED.notification, id={"payment": ("outTradeNo",)}))
+    async with opened(tmp_path, profile=coarse, attempts=1) as shop:
+        fails = [True]
+
+        @shop.receiver.on("payment")
+        async def pay(_: Notification) -> None:
+            if fails[0]:
+                raise OSError
+
+        dead = await shop.handled({**PAID, "status": "SBX_PENDING"})
+        late = await shop.handled(time=shop.clock.now - 3600)
+        await shop.receiver.replay(late.id)
+        again = await shop.last()
+        fails[0] = False
+        await shop.receiver.replay(dead.id)
+        await shop.receiver.settle()
+
+        assert ("dead", "held", "held") == (dead.state, late.state, again.state)
+        assert ["done", "superseded"] == await shop.states()
