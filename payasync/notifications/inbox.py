@@ -201,13 +201,7 @@ class Inbox(ABC):
         return await self._run(lambda _: _handlers_done(claim))
 
     async def own(
-        self,
-        claim: Claim,
-        key: str,
-        *,
-        told: str | None = None,
-        verified: bool | None = None,
-        former: str | None = None,
+        self, claim: Claim, key: str, *, told: str | None = None, verified: bool | None = None, other: str | None = None
     ) -> bool:
         """Give the event another key, such as that of a confirmed state; the former key is then free.
 
@@ -221,10 +215,10 @@ class Inbox(ABC):
             key: The key.
             told: What the event tells, as in `Received`.
             verified: Whether the event is verified from now on. `None`: as before.
-            former: A key that no other event may have either.
+            other: A key that no other event may have either.
         """
-        values = {"key": key, "verified": verified, "told": told, "former": former}
-        return await self._run(lambda _: _own(claim, values), key, told, former)
+        values = {"key": key, "verified": verified, "told": told, "other": other}
+        return await self._run(lambda _: _own(claim, values), key, told, other)
 
     async def is_told(self, claim: Claim, key: str, told: str | None) -> bool:
         """Return whether another event of a key has the same body or was handled, or a query confirmed the same."""

@@ -555,12 +555,12 @@ class Confirmer:
         As long as it tells what it told before, it keeps its key: its handlers may have been told by that.
         """
         event = claim.event
-        former = (await self.sends.name(hint)).key if event.key.startswith(SIGNED) else None
+        other = (await self.sends.name(hint)).key if event.key.startswith(SIGNED) else None
         is_named = event.key.startswith("confirmed:") or (event.verified and not hint.verified)
         if is_named and event.told is not None and event.told == found.told:
             found = evolve(found, key=event.key)
         verified = event.verified and (hint.verified or found.key == event.key)
-        owned = await self.inbox.own(claim, found.key, told=found.told, verified=verified, former=former)
+        owned = await self.inbox.own(claim, found.key, told=found.told, verified=verified, other=other)
         return found if owned else None
 
     async def _query(self, hint: Notification, claim: Claim, age: float) -> Confirmed | Transition:

@@ -17,13 +17,7 @@ from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
 from payasync.credentials import Credentials, Secret
 from payasync.endpoints import OPERATIONS
-from payasync.errors import (
-    ConfigurationError,
-    InvalidArgumentError,
-    InvalidSignatureError,
-    PayasyncError,
-    frameless,
-)
+from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, PayasyncError, frameless
 from payasync.evidence.comparison import COMPARED_NAMES, comparison_of, find_another, named_merchants
 from payasync.middleware.verify import hidden_field, is_signed_by_any, read_as_signed, refused_field, service_keys
 from payasync.notifications.notification import (

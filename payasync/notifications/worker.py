@@ -372,10 +372,19 @@ class Worker:
     @staticmethod
     def _log_stop(event: InboxEvent, transition: Transition) -> None:
         """Log that an event is dead, parked or held. The reason is not logged, because it may quote the event."""
-        because = ", because of %(field)s" if transition.path else ""
-        words = f"event %(event_id)s (%(kind)s) is %(state)s{because}: receiver.events() says why"
-        facts = {"event_id": event.id, "kind": event.kind, "state": transition.state, "field": transition.path}
-        log(logger, logging.WARNING, "notification.stopped", words, **facts)
+        words = "event %(event_id)s (%(kind)s) is %(state)s"
+        if transition.path:
+            words += ", because of %(field)s"
+        log(
+            logger,
+            logging.WARNING,
+            "notification.stopped",
+            f"{words}: receiver.events() says why",
+            event_id=event.id,
+            kind=event.kind,
+            state=transition.state,
+            field=transition.path,
+        )
 
     async def _dispatch(self, claim: Claim, is_held: IsHeld) -> Transition | None:
         """Handle an event, and return its next state."""
@@ -512,8 +521,16 @@ def _note_failure(who: str, error: BaseException, notification: Notification) ->
     """
     if isinstance(error, asyncio.CancelledError) and running_task().cancelling():
         raise error
-    words = "%(handler)s failed with event %(event_id)s, attempt %(attempt)s: %(error_type)s\n%(where)s"
-    what = {"handler": who, "event_id": notification.id, "attempt": notification.attempt}
-    name, where = type(error).__name__, "".join(format_tb(error.__traceback__)).rstrip()
-    log(logger, logging.WARNING, "handler.failed", words, **what, error_type=name, where=where)
+    where = "".join(format_tb(error.__traceback__)).rstrip()
+    log(
+        logger,
+        logging.WARNING,
+        "handler.failed",
+        "%(handler)s failed with event %(event_id)s, attempt %(attempt)s: %(error_type)s\n%(where)s",
+        handler=who,
+        event_id=notification.id,
+        attempt=notification.attempt,
+        error_type=type(error).__name__,
+        where=where,
+    )
     return f"{who}: {describe_error(error)}"

@@ -156,7 +156,7 @@ VALUES: Final[dict[str, Any]] = {
     "state": "pending",
     "handler": "h",
     "told": "payment:paid:7",
-    "former": "key 8",
+    "other": "key 8",
     "reason": "",
     "kind": "payment",
     "weak": False,

@@ -57,7 +57,7 @@ AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.told = :told AND other.id <> :id
     AND 'confirmed:' IN (substr(:key, 1, 10), substr(other.key, 1, 10)) AND other.state NOT IN ('held', 'superseded'))
 AND NOT EXISTS (
-    SELECT 1 FROM payasync_events AS other WHERE other.key = :former AND other.id <> :id
+    SELECT 1 FROM payasync_events AS other WHERE other.key = :other AND other.id <> :id
     AND other.state NOT IN ('held', 'superseded'))
 RETURNING id;
 
