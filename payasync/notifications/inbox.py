@@ -58,7 +58,7 @@ class Received:
         received_at: The time of arrival, an aware datetime.
         event_time: When it happened, as the service says, if the profile locates that.
         sends: How often the journal had sent the write that has ended; 1 for any other event.
-        told: The number and our state that a verified event tells.
+        fact: The number and our state of a verified event.
     """
 
     key: str
@@ -74,7 +74,7 @@ class Received:
     received_at: datetime
     event_time: datetime | None = None
     sends: int = 1
-    told: str | None = None
+    fact: str | None = None
 
 
 class Added(Enum):
@@ -124,7 +124,7 @@ class InboxEvent:
     handled: frozenset[str] = frozenset()
     event_time: datetime | None = None
     sends: int = 1
-    told: str | None = None
+    fact: str | None = None
 
     @property
     def of_another(self) -> bool:
@@ -178,7 +178,7 @@ class Inbox(ABC):
 
     async def add(self, received: Received) -> Added:
         """Store a notification; when this returns, it is on the disk and survives a power failure."""
-        return await self._run(partial(_add, _values(received)), received.key, received.told)
+        return await self._run(partial(_add, _values(received)), received.key, received.fact)
 
     async def claim(self, limit: int, lease: float) -> list[Claim]:
         """Lease up to `limit` events that are due, for `lease` seconds, the longest due first.
@@ -201,29 +201,29 @@ class Inbox(ABC):
         return await self._run(lambda _: _handlers_done(claim))
 
     async def own(
-        self, claim: Claim, key: str, *, told: str | None = None, verified: bool | None = None, other: str | None = None
+        self, claim: Claim, key: str, *, fact: str | None = None, verified: bool | None = None, other: str | None = None
     ) -> bool:
         """Give the event another key, such as that of a confirmed state; the former key is then free.
 
-        It is not free if handlers were told what it tells: a row that is done keeps it.
+        It is not free if handlers got the former fact: a row that is done keeps it.
 
         Return `False`, and change nothing, if another event has the key or the lease is lost. Also if another event
-        tells the same, and a query confirmed one of the two.
+        has the fact, and a query confirmed one of the two.
 
         Args:
             claim: The lease.
             key: The key.
-            told: What the event tells, as in `Received`.
+            fact: The event's fact, as in `Received`.
             verified: Whether the event is verified from now on. `None`: as before.
             other: A key that no other event may have either.
         """
-        values = {"key": key, "verified": verified, "told": told, "other": other}
-        return await self._run(lambda _: _own(claim, values), key, told, other)
+        values = {"key": key, "verified": verified, "fact": fact, "other": other}
+        return await self._run(lambda _: _own(claim, values), key, fact, other)
 
-    async def is_told(self, claim: Claim, key: str, told: str | None) -> bool:
+    async def is_copy(self, claim: Claim, key: str, fact: str | None) -> bool:
         """Return whether another event of a key has the same body or was handled, or a query confirmed the same."""
-        values = {"key": key, "digest": claim.event.digest, "told": told}
-        return await self._run(lambda _: _is_told(claim, values))
+        values = {"key": key, "digest": claim.event.digest, "fact": fact}
+        return await self._run(lambda _: _is_copy(claim, values))
 
     async def finish(
         self, claim: Claim, state: State, reason: str = "", wait: float | None = None, *, failed: bool = True
@@ -281,10 +281,10 @@ class Inbox(ABC):
         values = {"id": check_number("event_id", event_id), "unless_done": unless_done}
         if kept is not None:
             values |= _values(kept)
-            return await self._run(lambda _: _rename_and_replay(values), kept.key, kept.told)
+            return await self._run(lambda _: _rename_and_replay(values), kept.key, kept.fact)
         # While it looks at the others of its key, none of them is added or replayed.
         found = await self.events(limit=1, after=max(event_id - 1, 0))
-        return await self._run(lambda _: _replay(values), *((found[0].key, found[0].told) if found else ()))
+        return await self._run(lambda _: _replay(values), *((found[0].key, found[0].fact) if found else ()))
 
     async def forget(self, before: datetime) -> int:
         """Delete events that have been done since before a moment; return how many were deleted.
@@ -316,8 +316,8 @@ def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
     # Of those that wait for a query, each may be about another send. Any further one is a copy.
     if any(other["digest"] == values["digest"] for other in others) or copies >= values["sends"]:
         return Added.AGAIN
-    told = {each["role"] for each in same if each["state"] not in {"held", "superseded"}}
-    if "confirmed" in told and (values["held"] or not told & {"key", "told"}):
+    roles = {each["role"] for each in same if each["state"] not in {"held", "superseded"}}
+    if "confirmed" in roles and (values["held"] or not roles & {"key", "fact"}):
         if not values["held"]:  # one event is the same as what was confirmed; any further one is another
             yield SQL["add"], {**values, "state": "done", "reason": "a query confirmed the same before", "due": None}
         return Added.AGAIN
@@ -363,12 +363,12 @@ def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:
 
 def _own(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
     owned = yield from _change(claim, SQL["own"], **values)
-    if owned and claim.event.handled and (told := claim.event.told) not in {None, values["told"]}:
-        yield SQL["keep_told"], {"id": claim.event.id, "key": claim.event.key, "told": told, "nothing": b""}
+    if owned and claim.event.handled and (fact := claim.event.fact) not in {None, values["fact"]}:
+        yield SQL["keep_fact"], {"id": claim.event.id, "key": claim.event.key, "fact": fact, "nothing": b""}
     return owned
 
 
-def _is_told(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
+def _is_copy(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
     others = [each for each in (yield SQL["same_key"], values) if each["id"] != claim.event.id]
     of_key = [each for each in others if each["role"] == "key"]
     handled = any(each["state"] == "done" or each["digest"] == claim.event.digest for each in of_key)

@@ -28,12 +28,12 @@ class Name(NamedTuple):
 
     Attributes:
         key: A redelivery has the same key.
-        told: What it tells: an event that a query confirms has the same, and another key.
+        fact: The number and our state. A verified event and one that a query confirms have other keys, but one fact.
         sends: How often the write was sent, if it has ended.
     """
 
     key: str
-    told: str | None = None
+    fact: str | None = None
     sends: int = 1
 
 
@@ -81,7 +81,7 @@ class Sends:
         by_order = event.out_trade_no if self.profile.notification.out_trade_no else event.payment_id
         number = event.out_refund_no if event.kind == "refund" else by_order
         key = self.key(event, state, sends) if sends > 1 else event.dedup_key
-        return Name(key, tell(event.kind, number, state, suffix(event, state, sends)), sends)
+        return Name(key, build_fact(event.kind, number, state, suffix(event, state, sends)), sends)
 
     def key(self, event: Notification, state: str | None, sends: int) -> str:
         """Return the key of a verified event about the last send."""
@@ -98,8 +98,8 @@ class Sends:
         return event.dedup_key.removeprefix(HELD).startswith(f"{kind}:") and same.issuperset(shape.id.get(kind, ()))
 
 
-def tell(kind: str | None, number: str | None, state: str | None, added: str = "") -> str | None:
-    """Return what an event about a payment or a refund tells, if its number and our state are known."""
+def build_fact(kind: str | None, number: str | None, state: str | None, added: str = "") -> str | None:
+    """Return the fact of an event about a payment or a refund, if its number and our state are known."""
     return shorten_key(f"{kind}:", f"{state}:{number}") + added if kind in _WRITES and number and state else None
 
 

@@ -29,7 +29,7 @@ from payasync.notifications.notification import (
     number_at,
     own_number_paths,
 )
-from payasync.notifications.sends import Sends, suffix, tell
+from payasync.notifications.sends import Sends, build_fact, suffix
 from payasync.profile.profile import Profile
 from payasync.profile.wire_names import names_of, shown_names
 from payasync.resources.orders import QueryOrder
@@ -246,13 +246,13 @@ class Confirmed:
 
     Attributes:
         key: The event's key from now on. It names the number and the state, whatever the hint said.
-        told: The same in our words, which a verified event has, too.
+        fact: The same in our words, which a verified event has, too.
         response: The service's response.
         known: When the service knew this, in seconds since 1970: a cache may have had the response.
     """
 
     key: str
-    told: str | None
+    fact: str | None
     response: Response
     known: float = 0.0
 
@@ -318,7 +318,7 @@ def judge_response(
         reason = f"the service does not confirm it yet: the state is {clean(repr(status))}"
         return Transition("pending" if age < MAX_UNCONFIRMED else "dead", reason)
     key = build_key(f"confirmed:{kind}:", [number, status])
-    return Confirmed(key, tell(kind, number, response.state), response)
+    return Confirmed(key, build_fact(kind, number, response.state), response)
 
 
 def hold_early(early: float) -> Transition:
@@ -546,21 +546,21 @@ class Confirmer:
             return evolve(transition, state="held")
         if transition.state != "parked":  # the same hint may come again, and be true then
             may_recur = hint.verified and self.sends.may_recur(hint)
-            await self.inbox.own(claim, release_key(event.key, event.id, may_recur=may_recur), told=event.told)
+            await self.inbox.own(claim, release_key(event.key, event.id, may_recur=may_recur), fact=event.fact)
         return transition
 
     async def _own(self, claim: Claim, hint: Notification, found: Confirmed) -> Confirmed | None:
-        """Give an event the key of what confirms it, unless another one told the same, or has its own key.
+        """Give an event the key of what confirms it, unless another one has its fact or its own key.
 
-        As long as it tells what it told before, it keeps its key: its handlers may have been told by that.
+        As long as its fact stays the same, it keeps its key: handlers may have got it under that key.
         """
         event = claim.event
         other = (await self.sends.name(hint)).key if event.key.startswith(SIGNED) else None
         is_named = event.key.startswith("confirmed:") or (event.verified and not hint.verified)
-        if is_named and event.told is not None and event.told == found.told:
+        if is_named and event.fact is not None and event.fact == found.fact:
             found = evolve(found, key=event.key)
         verified = event.verified and (hint.verified or found.key == event.key)
-        owned = await self.inbox.own(claim, found.key, told=found.told, verified=verified, other=other)
+        owned = await self.inbox.own(claim, found.key, fact=found.fact, verified=verified, other=other)
         return found if owned else None
 
     async def _query(self, hint: Notification, claim: Claim, age: float) -> Confirmed | Transition:
@@ -599,7 +599,7 @@ class Confirmer:
         if (early := early + self.clock() - found.known) > 0:
             return hold_early(early)
         added = suffix(hint, state, sends)
-        found = evolve(found, key=found.key + added, told=found.told and found.told + added)
+        found = evolve(found, key=found.key + added, fact=found.fact and found.fact + added)
         if not hint.verified:
             return found
         if state == hint.state:

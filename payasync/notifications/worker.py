@@ -427,13 +427,13 @@ class Worker:
         verified = signed and (not hint or any(named_merchants(profile, read.document, read.data)))
         # A key of no kind, until the profile knows the name of the event.
         renamed = prefixed or (read.kind != event.kind and event.key.startswith(("webhook:", "weak:", f"{HINT}:")))
-        untold = verified and event.told is None and read.kind in CONFIRMABLE and read.state is not None
-        if renamed or untold:  # its key and what it tells are those that it would have if it came now
+        factless = verified and event.fact is None and read.kind in CONFIRMABLE and read.state is not None
+        if renamed or factless:  # its key and its fact are those that it would have if it came now
             name = await self.confirmer.sends.name(read) if verified else Name(hint_key(read, signed=signed))
-            key = name.key if renamed else event.key
-            if (key != event.key or untold) and not await self.inbox.own(claim, key, told=name.told, verified=verified):
-                is_told = await self.inbox.is_told(claim, key, name.told)
-                return Transition("superseded" if is_told else "held", "another event has its key, or tells the same")
+            key, fact = name.key if renamed else event.key, name.fact
+            if (key != event.key or factless) and not await self.inbox.own(claim, key, fact=fact, verified=verified):
+                is_copy = await self.inbox.is_copy(claim, key, fact)
+                return Transition("superseded" if is_copy else "held", "another event has its key or its fact")
         known = {} if renamed else {"dedup_key": event.key, "weak": event.weak}
         facts = {"id": event.id, "attempt": event.attempts, "verified": verified, "_session": self.session, **known}
         notification = with_facts(read, **facts)

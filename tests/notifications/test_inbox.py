@@ -685,18 +685,18 @@ async def test_states_and_moments_are_checked(inbox: Inbox) -> None:
         assert field == caught.value.field
 
 
-TOLD: Final = 'payment:["T1","paid"]'
+FACT: Final = 'payment:["T1","paid"]'
 
 
 @pytest.mark.parametrize("state", ["pending", "leased", "done", "dead", "held"])
 async def test_verified_event_is_no_news_after_a_confirmed_one(inbox: Inbox, state: str) -> None:
-    """An event that tells what a query confirmed before is a copy, unless that event is held."""
+    """An event of a fact that a query confirmed before is a copy, unless that event is held."""
     claim = await claimed(inbox, key="hint:1")
-    await inbox.own(claim, "confirmed:1", told=TOLD)
+    await inbox.own(claim, "confirmed:1", fact=FACT)
     if state != "leased":
         await inbox.finish(claim, cast("State", state))
-    verified = received("webhook:1", verified=True, told=TOLD)
-    other = received("webhook:2", verified=True, told="other")
+    verified = received("webhook:1", verified=True, fact=FACT)
+    other = received("webhook:2", verified=True, fact="other")
 
     assert Added.NEW == await inbox.add(other)
     assert (Added.NEW if state == "held" else Added.AGAIN) == await inbox.add(verified)
@@ -704,21 +704,21 @@ async def test_verified_event_is_no_news_after_a_confirmed_one(inbox: Inbox, sta
 
 @pytest.mark.parametrize("state", ["pending", "leased", "done", "dead", "held"])
 async def test_confirmed_event_is_no_news_after_a_verified_one(inbox: Inbox, state: str) -> None:
-    """A hint cannot be confirmed as what a verified event tells, unless that one is held. Two verified ones can."""
-    verified = await claimed(inbox, key="webhook:1", verified=True, told=TOLD)
+    """A hint cannot be confirmed as the fact of a verified event that is not held. Two verified events can share one."""
+    verified = await claimed(inbox, key="webhook:1", verified=True, fact=FACT)
     hint, late = await claimed(inbox, key="hint:1"), await claimed(inbox, key="held:webhook:2")
     if state != "leased":
         await inbox.finish(verified, cast("State", state))
-    owned = await inbox.own(hint, "confirmed:1", told=TOLD), await inbox.own(late, "webhook:2", told=TOLD)
+    owned = await inbox.own(hint, "confirmed:1", fact=FACT), await inbox.own(late, "webhook:2", fact=FACT)
 
     assert (state == "held", state != "held") == owned
 
 
 @pytest.mark.parametrize("reason", ["", "the service says another state"])
-async def test_what_no_handler_was_told_is_not_told(inbox: Inbox, reason: str) -> None:
-    """An event that is done for a reason, without its handlers, is not in the way of another that tells the same."""
+async def test_fact_that_no_handler_got_is_not_known(inbox: Inbox, reason: str) -> None:
+    """An event that is done for a reason, without its handlers, is not in the way of another one of its fact."""
     claim = await claimed(inbox, key="hint:1")
-    await inbox.own(claim, "confirmed:1", told=TOLD)
+    await inbox.own(claim, "confirmed:1", fact=FACT)
     await inbox.finish(claim, "done", reason)
 
-    assert (Added.NEW if reason else Added.AGAIN) == await inbox.add(received("webhook:1", verified=True, told=TOLD))
+    assert (Added.NEW if reason else Added.AGAIN) == await inbox.add(received("webhook:1", verified=True, fact=FACT))

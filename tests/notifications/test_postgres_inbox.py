@@ -137,7 +137,7 @@ async def test_zeros_are_kept_as_escapes(postgres_dsn: str, clock: Clock) -> Non
 
 FILL: Final = """
 INSERT INTO payasync_events
-    (key, digest, weak, verified, raw, headers, received_at, state, due, since, told)
+    (key, digest, weak, verified, raw, headers, received_at, state, due, since, fact)
 SELECT 'key ' || n, 'd', false, true, '{}', '{}', %(now)s,
     CASE n %% 10 WHEN 0 THEN 'pending' WHEN 1 THEN 'held' ELSE 'done' END,
     CASE n %% 10 WHEN 0 THEN %(now)s END, %(now)s, 'payment:paid:' || n
@@ -155,7 +155,7 @@ VALUES: Final[dict[str, Any]] = {
     "after": 100,
     "state": "pending",
     "handler": "h",
-    "told": "payment:paid:7",
+    "fact": "payment:paid:7",
     "other": "key 8",
     "reason": "",
     "kind": "payment",

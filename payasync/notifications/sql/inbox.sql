@@ -2,24 +2,24 @@
 
 -- name: same_key
 -- Also the copies: the same verified events that gave up the key for `key:id`, and wait for a query. The range is for the
--- index: in any collation it has each of them. And those that tell the same under another key.
+-- index: in any collation it has each of them. And those of the same fact under another key.
 SELECT id, digest, state, attempts,
     CASE WHEN key = :key THEN 'key' WHEN substr(key, 1, 10) = 'confirmed:' THEN 'confirmed'
-    WHEN digest = :digest AND key = :key || ':' || id AND verified AND due IS NOT NULL THEN 'copy' ELSE 'told' END AS role
+    WHEN digest = :digest AND key = :key || ':' || id AND verified AND due IS NOT NULL THEN 'copy' ELSE 'fact' END AS role
 FROM payasync_events
 WHERE key = :key OR (
     key BETWEEN :key || ':' || '0' AND :key || ':' || '99999999999999999999'
     AND key = :key || ':' || id AND digest = :digest AND verified AND due IS NOT NULL)
-OR told = :told
+OR fact = :fact
 ORDER BY id;
 
 -- name: add
 INSERT INTO payasync_events
     (key, digest, weak, kind, event, verified, lasting, raw, headers, received_at, event_time, state, reason, due, since,
-    sends, told)
+    sends, fact)
 VALUES (
     :key, :digest, :weak, :kind, :event, :verified, :lasting, :raw, :headers, :received_at, :event_time, :state,
-    :reason, :due, :now, :sends, :told)
+    :reason, :due, :now, :sends, :fact)
 RETURNING id;
 
 -- name: begin_anew
@@ -45,39 +45,39 @@ UPDATE payasync_events SET due = :until, since = :now
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: own
--- A held event does not stand in the way of another one, unless both are the same. One that a query confirms is the only
--- one that tells this: it is no news after a verified one, nor is a verified one after it.
+-- A held event does not stand in the way of another one, unless both are the same. If a query confirmed one of two
+-- events of a fact, the other one is a copy.
 UPDATE payasync_events
-SET key = :key, verified = COALESCE(CAST(:verified AS boolean), verified), told = :told
+SET key = :key, verified = COALESCE(CAST(:verified AS boolean), verified), fact = :fact
 WHERE id = :id AND state = 'leased' AND fence = :fence
 AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id
     AND (other.state NOT IN ('held', 'superseded') OR other.digest = payasync_events.digest))
 AND NOT EXISTS (
-    SELECT 1 FROM payasync_events AS other WHERE other.told = :told AND other.id <> :id
+    SELECT 1 FROM payasync_events AS other WHERE other.fact = :fact AND other.id <> :id
     AND 'confirmed:' IN (substr(:key, 1, 10), substr(other.key, 1, 10)) AND other.state NOT IN ('held', 'superseded'))
 AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key = :other AND other.id <> :id
     AND other.state NOT IN ('held', 'superseded'))
 RETURNING id;
 
--- name: keep_told
--- What an event told before its state changed, under the key that it had.
-INSERT INTO payasync_events (key, digest, weak, kind, verified, lasting, raw, headers, received_at, state, since, told)
-SELECT :key, digest, weak, kind, verified, lasting, :nothing, '{}', received_at, 'done', :now, :told
+-- name: keep_fact
+-- The fact of an event before its state changed, under the key that it had.
+INSERT INTO payasync_events (key, digest, weak, kind, verified, lasting, raw, headers, received_at, state, since, fact)
+SELECT :key, digest, weak, kind, verified, lasting, :nothing, '{}', received_at, 'done', :now, :fact
 FROM payasync_events WHERE id = :id
 ON CONFLICT DO NOTHING RETURNING id;
 
 -- name: finish
--- What has a reason is done without its handlers: nobody was told it.
+-- What is done for a reason is done without its handlers: they did not get its fact.
 UPDATE payasync_events
 SET state = :state, reason = :reason, due = :due, since = :now,
     failures = failures + :failed, attempts = attempts - :waited,
-    told = CASE WHEN :state = 'done' AND :reason <> '' THEN NULL ELSE told END
+    fact = CASE WHEN :state = 'done' AND :reason <> '' THEN NULL ELSE fact END
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: supersede
--- What was held before its key was known has `held:` before the key. What a query confirmed is told, whatever its key.
+-- What was held before its key was known has `held:` before the key. A fact that a query confirmed may be held under any key.
 -- SQLite would read all that is held if it were not told the indexes; PostgreSQL takes this for a comment.
 UPDATE payasync_events SET state = 'superseded', since = :now WHERE id IN (
     SELECT other.id FROM payasync_events AS event
@@ -85,7 +85,7 @@ UPDATE payasync_events SET state = 'superseded', since = :now WHERE id IN (
     ON other.key IN (event.key, 'held:' || event.key)
     WHERE event.id = :id AND other.id <> :id AND other.state = 'held'
     UNION ALL SELECT other.id FROM payasync_events AS event
-    JOIN payasync_events AS other /* INDEXED BY payasync_events_told */ ON other.told = event.told
+    JOIN payasync_events AS other /* INDEXED BY payasync_events_fact */ ON other.fact = event.fact
     WHERE event.id = :id AND substr(event.key, 1, 10) = 'confirmed:' AND other.id <> :id AND other.state = 'held')
 RETURNING id;
 
@@ -102,13 +102,13 @@ UPDATE payasync_events SET state = 'pending', reason = '', due = :now, since = :
 RETURNING id;
 
 -- name: rename
-UPDATE payasync_events SET kind = :kind, key = :key, weak = :weak, told = :told
+UPDATE payasync_events SET kind = :kind, key = :key, weak = :weak, fact = :fact
 WHERE id = :id AND state IN ('dead', 'parked', 'held')
 AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id
     AND (other.state NOT IN ('held', 'superseded') OR other.digest = payasync_events.digest))
 AND NOT EXISTS (
-    SELECT 1 FROM payasync_events AS other WHERE other.told = :told AND other.id <> :id
+    SELECT 1 FROM payasync_events AS other WHERE other.fact = :fact AND other.id <> :id
     AND substr(other.key, 1, 10) = 'confirmed:' AND other.state NOT IN ('held', 'superseded'))
 RETURNING id;
 
@@ -120,7 +120,7 @@ AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key = payasync_events.key
     AND (other.state IN ('pending', 'leased') OR (:unless_done AND other.state = 'done')))
 AND NOT EXISTS (
-    SELECT 1 FROM payasync_events AS other WHERE other.told = payasync_events.told AND other.id <> :id
+    SELECT 1 FROM payasync_events AS other WHERE other.fact = payasync_events.fact AND other.id <> :id
     AND 'confirmed:' IN (substr(payasync_events.key, 1, 10), substr(other.key, 1, 10)) AND other.due IS NOT NULL)
 RETURNING id;
 

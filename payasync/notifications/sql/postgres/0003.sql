@@ -1,3 +1,3 @@
--- What an event tells: the number and our state. An event that a query confirmed and a verified one have other keys.
-ALTER TABLE payasync_events ADD COLUMN told text;
-CREATE INDEX payasync_events_told ON payasync_events (told) WHERE told IS NOT NULL;
+-- The fact of an event: the number and our state. A verified event and one that a query confirmed have other keys.
+ALTER TABLE payasync_events ADD COLUMN fact text;
+CREATE INDEX payasync_events_fact ON payasync_events (fact) WHERE fact IS NOT NULL;

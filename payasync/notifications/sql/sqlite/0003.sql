@@ -1,3 +1,3 @@
--- What an event tells: the number and our state. An event that a query confirmed and a verified one have other keys.
-ALTER TABLE events ADD COLUMN told TEXT;
-CREATE INDEX events_told ON events (told) WHERE told IS NOT NULL;
+-- The fact of an event: the number and our state. A verified event and one that a query confirmed have other keys.
+ALTER TABLE events ADD COLUMN fact TEXT;
+CREATE INDEX events_fact ON events (fact) WHERE fact IS NOT NULL;

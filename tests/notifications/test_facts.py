@@ -1,4 +1,4 @@
-"""What a merchant was told once is not told again: by a verified event, or by one that a query has confirmed."""
+"""A verified event and one that a query has confirmed are one, if both say the same fact: a number and its state."""
 
 from collections import Counter
 from pathlib import Path
@@ -62,7 +62,7 @@ async def test_verified_and_confirmed_events_about_the_same_are_handled_once(
 
 
 @THINGS
-async def test_confirmed_event_stays_told_after_the_key_is_the_merchants(thing: Thing, tmp_path: Path) -> None:
+async def test_fact_stays_known_after_the_key_is_the_merchants(thing: Thing, tmp_path: Path) -> None:
     """If the profile says later that the key is this merchant's alone, a redelivery of a handled event is a copy."""
     async with sending(tmp_path, thing, UNDER_WAY, says=SHARED) as shop:
         shop.say(DONE)
@@ -103,7 +103,7 @@ async def test_what_a_key_made_a_hint_stays_one(owner: Literal["", "merchant"], 
 
 @pytest.mark.parametrize("says", [UNSIGNED, SHARED], ids=["unsigned", "shared"])
 async def test_two_words_for_one_state_are_one_event(says: Profile, tmp_path: Path) -> None:
-    """If the service has several words for a state, and says another one later, the state was told already."""
+    """If the service has several words for a state, and says another one later, the fact stays the same."""
     words = evolve(says.states, order={**says.states.order, "paid": ("SBX_PAID", "SBX_FINISHED")})
     async with sending(tmp_path, ORDER, UNDER_WAY, says=evolve(says, states=words)) as shop:
         shop.say(DONE)
@@ -115,8 +115,8 @@ async def test_two_words_for_one_state_are_one_event(says: Profile, tmp_path: Pa
         assert (["done", "done"], ["paid"]) == (states, shop.heard)
 
 
-async def test_state_that_one_handler_was_told_stays_told(tmp_path: Path) -> None:
-    """If the state changes before all handlers have ended, an old response cannot tell the former state again."""
+async def test_fact_that_one_handler_got_stays_known(tmp_path: Path) -> None:
+    """If the state changes before all handlers have ended, an old response cannot bring the former fact again."""
     async with sending(tmp_path, ORDER, UNDER_WAY, says=UNSIGNED) as shop:
 
         @shop.receiver.on("payment", name="mail")
@@ -173,7 +173,7 @@ async def test_handlers_that_ended_before_the_key_was_shared_have_ended(tmp_path
         assert ["credit", "mail"] == told
 
 
-async def test_subscriptions_tell_by_their_keys_alone(tmp_path: Path) -> None:
+async def test_subscriptions_have_keys_and_no_facts(tmp_path: Path) -> None:
     """No query confirms a subscription's event, so that each of its keys is an event, in whatever state."""
     async with opened(tmp_path, profile=SAYS) as shop:
         got = shop.recording("subscription")
@@ -255,7 +255,7 @@ async def test_key_that_is_shared_for_a_while_calls_no_handler_again(tmp_path: P
 
 
 @pytest.mark.parametrize("says", [SHARED, BY_ID], ids=["number and state", "message"])
-async def test_what_was_told_is_remembered_after_the_retention(says: Profile, tmp_path: Path) -> None:
+async def test_fact_is_remembered_after_the_retention(says: Profile, tmp_path: Path) -> None:
     """With a key of all merchants, a hint about an order that was handled long ago is not handled again."""
     async with sending(tmp_path, ORDER, UNDER_WAY, says=says) as shop:
         shop.say(DONE)
@@ -269,7 +269,7 @@ async def test_what_was_told_is_remembered_after_the_retention(says: Profile, tm
 
 @pytest.mark.parametrize("hint", [False, True])
 async def test_one_hint_takes_the_place_of_one_event(tmp_path: Path, *, hint: bool) -> None:
-    """Of several events that tell the same under keys of their own, each is handled, and a confirmed hint is one."""
+    """Of several events of one fact under keys of their own, each is handled, and a confirmed hint is one of them."""
     async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID) as shop:
         shop.say(DONE)
         if hint:
@@ -282,7 +282,7 @@ async def test_one_hint_takes_the_place_of_one_event(tmp_path: Path, *, hint: bo
 
 
 async def test_number_of_the_service_is_no_order(tmp_path: Path) -> None:
-    """A payment without an order tells nothing of an order with the number that the service gave the payment."""
+    """A payment without an order is no fact about an order with the number that the service gave the payment."""
     async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID) as shop:
         shop.say(DONE)
         await shop.told(DONE)
@@ -292,7 +292,7 @@ async def test_number_of_the_service_is_no_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [True, False])
-async def test_state_that_the_profile_learns_is_told(tmp_path: Path, *, first: bool) -> None:
+async def test_state_that_the_profile_learns_is_a_fact(tmp_path: Path, *, first: bool) -> None:
     """If a verified event came before the profile knew its state, it is compared with confirmed ones when it is due."""
     unknown = evolve(BY_ID, states=evolve(BY_ID.states, order={}, payment={}))
     async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID) as shop:
@@ -311,4 +311,4 @@ async def test_state_that_the_profile_learns_is_told(tmp_path: Path, *, first: b
                 await later.receiver.settle()
                 shop.clock.advance(QUERY_PAUSE)
 
-        assert (None, 1) == (event.told, len(got))
+        assert (None, 1) == (event.fact, len(got))
