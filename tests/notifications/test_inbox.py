@@ -704,7 +704,7 @@ async def test_verified_event_is_no_news_after_a_confirmed_one(inbox: Inbox, sta
 
 @pytest.mark.parametrize("state", ["pending", "leased", "done", "dead", "held"])
 async def test_confirmed_event_is_no_news_after_a_verified_one(inbox: Inbox, state: str) -> None:
-    """A hint cannot be confirmed as the fact of a verified event that is not held. Two verified events can share one."""
+    """A hint cannot be confirmed as the fact of a verified event that is not held. Two verified events can have one."""
     verified = await claimed(inbox, key="webhook:1", verified=True, fact=FACT)
     hint, late = await claimed(inbox, key="hint:1"), await claimed(inbox, key="held:webhook:2")
     if state != "leased":
