@@ -49,7 +49,7 @@ async def test_script_for_the_night(tmp_path: Path) -> None:
     script.write_text(code, encoding="utf-8")
 
     def ran(*arguments: str) -> tuple[int, str, str]:
-        command = [sys.executable, "-W", "error", script, *arguments]
+        command = [sys.executable, "-W", "error", str(script), *arguments]
         environ = {**os.environ, **ENVIRONMENT}
         ended = subprocess.run(
             command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False
