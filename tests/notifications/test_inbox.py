@@ -722,3 +722,14 @@ async def test_fact_that_no_handler_got_is_not_known(inbox: Inbox, reason: str) 
     await inbox.finish(claim, "done", reason)
 
     assert (Added.NEW if reason else Added.AGAIN) == await inbox.add(received("webhook:1", verified=True, fact=FACT))
+
+
+async def test_late_event_after_a_confirmed_one_leaves_nothing(inbox: Inbox) -> None:
+    """A late event of a fact that a query confirmed before is a copy: it is not held for a person."""
+    claim = await claimed(inbox, key="hint:1")
+    await inbox.own(claim, "confirmed:1", fact=FACT)
+    await inbox.finish(claim, "done")
+    late = received("held:webhook:1", verified=True, fact=FACT, held="late")
+
+    assert Added.AGAIN == await inbox.add(late)
+    assert "confirmed:1" == (await only(inbox)).key
