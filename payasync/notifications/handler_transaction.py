@@ -302,10 +302,13 @@ async def _fetch_in(connection: Any, statement: str) -> Any:
 
 
 async def _has_row(connection: Any, statement: str) -> bool:
-    """Return whether a statement finds a row; `False` also in a transaction that PostgreSQL has aborted."""
+    """Return whether a statement finds a row; `False` also in an aborted transaction or on a lost connection.
+
+    Neither commits anything, so that the handler must be called again.
+    """
     try:
         return await _fetch_in(connection, statement) is not None
-    except Exception:  # noqa: BLE001 - see above
+    except Exception:  # noqa: BLE001 - each driver has its own error, and `check` has read this table before
         return False
 
 

@@ -169,6 +169,7 @@ async def test_no_handler_is_called_without_a_lease(
                 clock.advance(10)
                 await until(lambda: clock.sleeping(10))
             else:
+                # A test cannot suspend the machine. This is the clock that counts a suspension.
                 monkeypatch.setattr("time.clock_gettime", lambda _: 1e12)
             left.extend(await shop.receiver.events())
 
@@ -204,6 +205,7 @@ async def test_lease_is_extended_before_a_handler(tmp_path: Path, monkeypatch: p
     async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
 
         def suspend(_: Notification) -> dict[str, Any]:
+            # A test cannot suspend the machine. This is the clock that counts a suspension.
             monkeypatch.setattr("time.clock_gettime", lambda _: 1e12)
             return {}
 

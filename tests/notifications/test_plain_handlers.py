@@ -285,6 +285,7 @@ async def test_thread_that_outlives_its_receiver_is_waited_for(
                 other = SqliteInbox(shop.path, clock=lambda: clock() + 31)
                 await other.claim(1, 30)
                 await other.aclose()
+                # A test cannot suspend the machine. This is the clock that counts a suspension.
                 monkeypatch.setattr("time.clock_gettime", lambda _: 1e12)
             handler.go.set()
             event = await shop.last()
