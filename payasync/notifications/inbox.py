@@ -241,7 +241,8 @@ class Inbox(ABC):
         if state not in ENDS and state != "pending":
             raise invalid_argument("state", f"pending, {', '.join(sorted(ENDS))}", state)
         count = {"failed": int(failed and wait is not None), "waited": int(not failed)}
-        values = {"state": state, "reason": reason, "due": None, **count}
+        unheard = state == "done" and reason != "" and not claim.event.handled
+        values = {"state": state, "reason": reason, "due": None, "unheard": unheard, **count}
         if state != "pending":
             # While a held event gives way to the next one, no other of its key is added.
             return await self._run(partial(_end, claim, values), claim.event.key if state == "held" else None)
@@ -378,7 +379,7 @@ def _is_copy(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
 def _end(claim: Claim, values: Mapping[str, Any], now: datetime) -> Statements[bool]:
     """End a lease. A done event supersedes held ones of its key; a held one gives way to the next of its key."""
     ended = yield from _change(claim, SQL["finish"], **values)
-    if ended and (name := {"done": "supersede", "held": "release"}.get(values["state"])):
+    if ended and not values["unheard"] and (name := {"done": "supersede", "held": "release"}.get(values["state"])):
         yield SQL[name], {"id": claim.event.id, "now": now}
     return ended
 

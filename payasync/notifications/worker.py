@@ -423,7 +423,8 @@ class Worker:
         prefixed = event.key.startswith((HELD, OF_ANOTHER, SIGNED))
         signed = prefixed or event.verified
         # A key that seems to be no longer shared proves no more than before, unless the profile says whose it is.
-        hint = self.shared() or (event.key.startswith(SIGNED) and key_owner(profile) != ("merchant", True))
+        was_hint = event.key.startswith((SIGNED, HELD)) and not event.verified
+        hint = self.shared() or (was_hint and key_owner(profile) != ("merchant", True))
         verified = signed and (not hint or any(named_merchants(profile, read.document, read.data)))
         # A key of no kind, until the profile knows the name of the event.
         renamed = prefixed or (read.kind != event.kind and event.key.startswith(("webhook:", "weak:", f"{HINT}:")))

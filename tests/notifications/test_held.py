@@ -595,6 +595,20 @@ async def test_key_is_the_same_however_it_is_written(written: str, tmp_path: Pat
         assert [False] == [each.verified for each in await shop.receiver.events()]
 
 
+async def test_held_event_of_a_shared_key_stays_a_hint(tmp_path: Path) -> None:
+    """A late event that was held while the key was shared proves no merchant in a replay after a restart."""
+    other = tmp_path / "other"
+    other.mkdir()
+    async with opened(tmp_path) as shop, opened(other, credentials=evolve(CREDENTIALS, merchant_id="M2")):
+        await shop.take(time=shop.clock.now - 3600)
+    async with opened(tmp_path) as shop:
+        got = shop.recording()
+        await shop.receiver.replay_all("held")
+        event = await shop.last()
+
+    assert ("parked", False, []) == (event.state, event.verified, got)
+
+
 async def test_receiver_that_cannot_be_made_shares_no_key(tmp_path: Path) -> None:
     """A receiver whose settings are refused does not count as one that has the key."""
     others = evolve(CREDENTIALS, merchant_id="M2")

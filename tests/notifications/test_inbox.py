@@ -714,14 +714,21 @@ async def test_confirmed_event_is_no_news_after_a_verified_one(inbox: Inbox, sta
     assert (state == "held", state != "held") == owned
 
 
-@pytest.mark.parametrize("reason", ["", "the service says another state"])
-async def test_fact_that_no_handler_got_is_not_known(inbox: Inbox, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("reason", "heard", "added"),
+    [("", False, Added.AGAIN), ("another state", False, Added.NEW), ("another state", True, Added.AGAIN)],
+)
+async def test_fact_that_no_handler_got_is_not_known(inbox: Inbox, reason: str, added: Added, *, heard: bool) -> None:
     """An event that is done for a reason, without its handlers, is not in the way of another one of its fact."""
     claim = await claimed(inbox, key="hint:1")
     await inbox.own(claim, "confirmed:1", fact=FACT)
+    if heard:
+        await inbox.handled(claim, "credit")
+        await inbox.finish(claim, "pending")
+        (claim,) = await inbox.claim(1, LEASE)
     await inbox.finish(claim, "done", reason)
 
-    assert (Added.NEW if reason else Added.AGAIN) == await inbox.add(received("webhook:1", verified=True, fact=FACT))
+    assert added == await inbox.add(received("webhook:1", verified=True, fact=FACT))
 
 
 async def test_late_event_after_a_confirmed_one_leaves_nothing(inbox: Inbox) -> None:

@@ -166,6 +166,7 @@ VALUES: Final[dict[str, Any]] = {
     "unless_done": True,
     "verified": True,
     "waited": 0,
+    "unheard": False,
     "ahead": START + timedelta(seconds=MAX_AHEAD),
 }
 

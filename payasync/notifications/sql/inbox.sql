@@ -69,11 +69,11 @@ FROM payasync_events WHERE id = :id
 ON CONFLICT DO NOTHING RETURNING id;
 
 -- name: finish
--- What is done for a reason is done without its handlers: they did not get its fact.
+-- What is done without its handlers is no fact that they have got.
 UPDATE payasync_events
 SET state = :state, reason = :reason, due = :due, since = :now,
     failures = failures + :failed, attempts = attempts - :waited,
-    fact = CASE WHEN :state = 'done' AND :reason <> '' THEN NULL ELSE fact END
+    fact = CASE WHEN CAST(:unheard AS boolean) THEN NULL ELSE fact END
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: supersede
