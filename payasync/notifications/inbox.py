@@ -3,13 +3,13 @@
 import json
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
-from attrs import field, fields, frozen
+from attrs import evolve, field, fields, frozen
 
 from payasync.notifications.notification import HELD, OF_ANOTHER
 from payasync.storage import Backlog, Upgrade, check_moment, check_number, read_queries
@@ -137,12 +137,30 @@ class Claim:
     """A lease on an event: its holder dispatches the event.
 
     Attributes:
-        event: The event, as it was when it was leased. `handled` is that of `Inbox.handlers_done`.
+        event: The event, as it was when it was leased. `handled` also has the handlers that have handled another event
+            of its key that is not done.
         fence: The number of this lease. A later lease has a higher number, and this lease is then lost.
+        known: The names of the handlers that have got the event's fact; whether they got it from a verified event. It
+            holds `None` if another event of the fact is being handled, and a query has confirmed one of the two.
     """
 
     event: InboxEvent
     fence: int
+    known: Mapping[str | None, bool] = field(factory=dict)
+
+
+class Mark(NamedTuple):
+    """What is recorded of a handler with a fact.
+
+    Attributes:
+        fact: The fact that it has got, as in `Received`.
+        name: The handler's name.
+        verified: Whether it got the fact from a verified event.
+    """
+
+    fact: str
+    name: str
+    verified: bool
 
 
 FORGET_BATCH: Final = 500
@@ -192,38 +210,53 @@ class Inbox(ABC):
         """Extend a lease to `lease` seconds from now; return `False` if it is lost."""
         return await self._run(lambda now: _change(claim, SQL["extend"], until=now + timedelta(seconds=lease)))
 
-    async def handled(self, claim: Claim, handler: str) -> bool:
-        """Record that a handler has handled the event; return `False` if the lease is lost."""
-        return await self._run(lambda _: _change(claim, self._mark_handled, handler=handler))
+    async def handled(self, claim: Claim, handler: str, mark: "Mark | None" = None) -> bool:
+        """Record that a handler has handled the event; return `False` if the lease is lost.
 
-    async def handlers_done(self, claim: Claim) -> frozenset[str]:
-        """Return the names of the handlers that have handled the event, or another of its key that is not done."""
-        return await self._run(lambda _: _handlers_done(claim))
+        Args:
+            claim: The lease.
+            handler: What is recorded of the handler with the event.
+            mark: What is recorded of it with the event's fact.
+        """
+        return await self._run(lambda _: self._mark(claim, handler, mark))
+
+    def _mark(self, claim: Claim, handler: str, mark: "Mark | None") -> Statements[bool]:
+        held = yield from _change(claim, self._mark_handled, handler=handler)
+        if held and mark is not None:
+            yield SQL["add_fact"], {"id": claim.event.id, **mark._asdict()}
+        return held
+
+    async def read(self, claim: Claim) -> Claim:
+        """Return a lease as it is after the event has got another key or fact."""
+        read = await self._run(lambda _: _claims([claim.event.id]))
+        return evolve(read[0], fence=claim.fence) if read else claim
 
     async def own(
-        self, claim: Claim, key: str, *, fact: str | None = None, verified: bool | None = None, other: str | None = None
+        self,
+        claim: Claim,
+        key: str,
+        *,
+        fact: str | None = None,
+        verified: bool | None = None,
+        others: Sequence[str] = (),
     ) -> bool:
         """Give the event another key, such as that of a confirmed state; the former key is then free.
 
-        It is not free if handlers got the former fact: a row that is done keeps it.
-
-        Return `False`, and change nothing, if another event has the key or the lease is lost. Also if another event
-        has the fact, and a query confirmed one of the two.
+        Return `False`, and change nothing, if another event has the key or the lease is lost.
 
         Args:
             claim: The lease.
             key: The key.
             fact: The event's fact, as in `Received`.
             verified: Whether the event is verified from now on. `None`: as before.
-            other: A key that no other event may have either.
+            others: Keys that no other event may have either.
         """
-        values = {"key": key, "verified": verified, "fact": fact, "other": other}
-        return await self._run(lambda _: _own(claim, values), key, fact, other)
+        values = {"key": key, "verified": verified, "fact": fact, "others": json.dumps(others)}
+        return await self._run(lambda _: _own(claim, values), key, fact, *others)
 
-    async def is_copy(self, claim: Claim, key: str, fact: str | None) -> bool:
-        """Return whether another event of a key has the same body or was handled, or a query confirmed the same."""
-        values = {"key": key, "digest": claim.event.digest, "fact": fact}
-        return await self._run(lambda _: _is_copy(claim, values))
+    async def is_copy(self, claim: Claim, key: str) -> bool:
+        """Return whether another event of a key has the same body, or was handled."""
+        return await self._run(lambda _: _is_copy(claim, {"key": key, "digest": claim.event.digest}))
 
     async def finish(
         self, claim: Claim, state: State, reason: str = "", wait: float | None = None, *, failed: bool = True
@@ -312,15 +345,9 @@ class Inbox(ABC):
 
 def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
     same = yield SQL["same_key"], values
-    others = [each for each in same if each["role"] == "key"]
-    copies = sum(each["role"] == "copy" for each in same)
+    others = [each for each in same if each["has_key"]]
     # Of those that wait for a query, each may be about another send. Any further one is a copy.
-    if any(other["digest"] == values["digest"] for other in others) or copies >= values["sends"]:
-        return Added.AGAIN
-    roles = {each["role"] for each in same if each["state"] not in {"held", "superseded"}}
-    if "confirmed" in roles and (values["held"] or not roles & {"key", "fact"}):
-        if not values["held"]:  # one event is the same as what was confirmed; any further one is another
-            yield SQL["add"], {**values, "state": "done", "reason": "a query confirmed the same before", "due": None}
+    if any(other["digest"] == values["digest"] for other in others) or len(same) - len(others) >= values["sends"]:
         return Added.AGAIN
     if reason := values["held"]:
         same = yield SQL["same_key"], {**values, "key": values["key"].removeprefix(HELD)}
@@ -344,17 +371,20 @@ def _claim(limit: int, lease: timedelta, now: datetime) -> Statements[list[Claim
     if not ids:
         return []
     yield SQL["lease"], {"ids": json.dumps(ids), "until": now + lease}
-    handled = defaultdict[str, set[str]](set)
+    return (yield from _claims(ids))
+
+
+def _claims(ids: list[int]) -> Statements[list[Claim]]:
+    """Return the leases on leased events."""
+    handled, known = defaultdict[str, set[str]](set), defaultdict[int, dict[str | None, bool]](dict)
     rows = yield SQL["not_done"], {"ids": json.dumps(ids)}
     for row in rows:
         handled[row["key"]].update(row["handled"])
+    for mark in (yield SQL["known"], {"ids": json.dumps(ids)}):
+        known[mark["id"]][mark["handler"]] = bool(mark["verified"]) or known[mark["id"]].get(mark["handler"], False)
     found: dict[int, dict[str, Any]] = {row["id"]: {**row, "handled": handled[row["key"]]} for row in rows}
-    return [Claim(event=_event(found[each]), fence=found[each]["fence"]) for each in ids]
-
-
-def _handlers_done(claim: Claim) -> Statements[frozenset[str]]:
-    rows = yield SQL["not_done"], {"ids": json.dumps([claim.event.id])}
-    return frozenset(name for row in rows for name in row["handled"])
+    leased = [each for each in ids if each in found]
+    return [Claim(event=_event(found[each]), fence=found[each]["fence"], known=known[each]) for each in leased]
 
 
 def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:
@@ -363,17 +393,14 @@ def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:
 
 
 def _own(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
-    owned = yield from _change(claim, SQL["own"], **values)
-    if owned and claim.event.handled and (fact := claim.event.fact) not in {None, values["fact"]}:
-        yield SQL["keep_fact"], {"id": claim.event.id, "key": claim.event.key, "fact": fact, "nothing": b""}
-    return owned
+    if values["fact"]:
+        yield SQL["same_fact"], {"id": claim.event.id, **values}  # so that none of them is leased until this is stored
+    return (yield from _change(claim, SQL["own"], **values))
 
 
 def _is_copy(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
-    others = [each for each in (yield SQL["same_key"], values) if each["id"] != claim.event.id]
-    of_key = [each for each in others if each["role"] == "key"]
-    handled = any(each["state"] == "done" or each["digest"] == claim.event.digest for each in of_key)
-    return handled or any(each["role"] == "confirmed" for each in others)
+    others = [each for each in (yield SQL["same_key"], values) if each["has_key"] and each["id"] != claim.event.id]
+    return any(each["state"] == "done" or each["digest"] == claim.event.digest for each in others)
 
 
 def _end(claim: Claim, values: Mapping[str, Any], now: datetime) -> Statements[bool]:
@@ -422,6 +449,7 @@ def _forget(values: Mapping[str, Any]) -> Statements[tuple[int, int]]:
     """Return how many events were deleted, and of how many others only the key is left."""
     deleted = yield SQL["forget"], values
     emptied = yield SQL["empty"], values
+    yield SQL["forget_facts"], values
     return len(deleted), len(emptied)
 
 

@@ -18,7 +18,7 @@ from payasync.errors import (
     describe_error,
 )
 from payasync.evidence.comparison import find_another, find_breach, named_merchants
-from payasync.notifications.inbox import Claim, Inbox, State
+from payasync.notifications.inbox import Claim, Inbox, Mark, State
 from payasync.notifications.notification import (
     HINT,
     SIGNED,
@@ -62,7 +62,8 @@ class Transition:
         wait: Seconds until an event is tried that had to wait for a query, which is no attempt. `None`: a pending event
             has failed.
         path: The path of the field for which an event is held, for the log.
-        handler: The name of the last handler, if it is stored together with the state.
+        handler: What is recorded of the last handler, if it is stored together with the state.
+        mark: What is recorded of it with the event's fact.
     """
 
     state: State
@@ -70,6 +71,7 @@ class Transition:
     wait: float | None = None
     path: str | None = field(default=None, eq=False)
     handler: str = ""
+    mark: Mark | None = field(default=None, eq=False)
 
 
 def limit_failures(transition: Transition, failures: int, attempts: int) -> Transition:
@@ -534,12 +536,12 @@ class Confirmer:
         event = claim.event
         sends, early = await self.sends.count(hint, hint.state) if hint.verified else (1, 0.0)
         if hint.verified and sends == 1:
-            return hint
+            return await self._rename(claim, hint) if "#" in hint.dedup_key else hint
         found = hold_early(early) if early > 0 else await self._query(hint, claim, 0.0 if hint.verified else age)
         if isinstance(found, Transition):
             transition = found
-        elif owned := await self._own(claim, hint, found):
-            return evolve(hint, dedup_key=owned.key) if hint.verified else self._with_response(hint, owned)
+        elif await self._own(claim, hint, found):
+            return evolve(hint, dedup_key=found.key) if hint.verified else self._with_response(hint, found)
         else:
             transition = Transition("done", "another event was confirmed as the same")
         if hint.verified and transition.state in {"parked", "held"}:
@@ -549,19 +551,22 @@ class Confirmer:
             await self.inbox.own(claim, release_key(event.key, event.id, may_recur=may_recur), fact=event.fact)
         return transition
 
-    async def _own(self, claim: Claim, hint: Notification, found: Confirmed) -> Confirmed | None:
-        """Give an event the key of what confirms it, unless another one has its fact or its own key.
+    async def _rename(self, claim: Claim, hint: Notification) -> Notification | Transition:
+        """Give an event its key without the sends, if those after the first one were refused since."""
+        key, fact, _ = await self.sends.name(evolve(hint, dedup_key=self.sends.key(hint, hint.state, 1)))
+        if key == hint.dedup_key or await self.inbox.own(claim, key, fact=fact):
+            return evolve(hint, dedup_key=key)
+        return Transition("done", "another event has its key")
 
-        As long as its fact stays the same, it keeps its key: handlers may have got it under that key.
-        """
-        event = claim.event
-        other = (await self.sends.name(hint)).key if event.key.startswith(SIGNED) else None
-        is_named = event.key.startswith("confirmed:") or (event.verified and not hint.verified)
-        if is_named and event.fact is not None and event.fact == found.fact:
-            found = evolve(found, key=event.key)
-        verified = event.verified and (hint.verified or found.key == event.key)
-        owned = await self.inbox.own(claim, found.key, fact=found.fact, verified=verified, other=other)
-        return found if owned else None
+    async def _own(self, claim: Claim, hint: Notification, found: Confirmed) -> bool:
+        """Give an event the key and the fact that confirm it, unless it was handled under one of these keys before."""
+        event, others = claim.event, list[str]()
+        key = found.key
+        if found.fact and not hint.verified:  # its fact says which handlers have got it, so that its key is its own
+            key, others = f"{key}:{event.id}", [key]
+        if event.key.startswith(SIGNED):  # before its key was shared
+            others.append((await self.sends.name(hint)).key)
+        return await self.inbox.own(claim, key, fact=found.fact, others=others)
 
     async def _query(self, hint: Notification, claim: Claim, age: float) -> Confirmed | Transition:
         query = choose_query(hint, self.profile)

@@ -17,7 +17,7 @@ from payasync.errors import ConfigurationError, InvalidArgumentError, StorageErr
 from payasync.evidence.comparison import named_merchants
 from payasync.middleware.observe import log
 from payasync.notifications.handler_transaction import Begin, HandlerTransaction, hash_mark
-from payasync.notifications.inbox import Claim, Inbox, InboxEvent
+from payasync.notifications.inbox import Claim, Inbox, InboxEvent, Mark
 from payasync.notifications.notification import (
     HELD,
     HINT,
@@ -32,6 +32,7 @@ from payasync.notifications.sends import Name
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.transitions import (
     CONFIRMABLE,
+    IN_FLIGHT_PAUSE,
     Confirmer,
     Transition,
     compare_expected,
@@ -363,7 +364,7 @@ class Worker:
         finish = partial(self.inbox.finish, claim, transition.state, transition.reason, wait, failed=not only_waits)
         if not transition.handler:
             return await finish()
-        mark = self.inbox.handled(claim, transition.handler)
+        mark = self.inbox.handled(claim, transition.handler, transition.mark)
         if isinstance(self.inbox, SqliteInbox):  # it runs calls in their order, in one commit if possible
             return (await asyncio.gather(mark, finish()))[1]
         await mark
@@ -401,14 +402,32 @@ class Worker:
                 if isinstance(confirmed, Transition):
                     return confirmed
                 notification = confirmed
-            done = claim.event.handled
-            if notification.dedup_key != claim.event.key:  # others of its new key may have been handled
-                done = await self.inbox.handlers_done(claim)
+            before = claim.event
+            if notification.dedup_key != before.key or (before.fact is None and notification.kind in CONFIRMABLE):
+                claim = await self.inbox.read(claim)
+            remaining = await self._find_remaining(handlers, notification, before, claim)
         except StorageError as error:
             return Transition("pending", describe_error(error))
-        remaining = [each for each in handlers if each.done_name(notification) not in done]
-        held = await self._find_contradiction(remaining, notification)
-        return held or await self._call(remaining, notification, claim, is_held)
+        if isinstance(remaining, Transition):
+            return remaining
+        return await self._call(remaining, notification, claim, is_held)
+
+    async def _find_remaining(
+        self, handlers: Sequence[Handler], notification: Notification, before: InboxEvent, claim: Claim
+    ) -> Sequence[Handler] | Transition:
+        """Return the handlers that have not got the event's fact, or the next state of the event."""
+        is_hint = notification.confirmed is not None
+        if None in claim.known:
+            pause = IN_FLIGHT_PAUSE if is_hint else 1.0  # so that the two do not meet again
+            return Transition("pending", "another event about the same is being handled", pause)
+        waiting = [each for each in handlers if each.done_name(notification) not in claim.event.handled]
+        known = [each for each in waiting if _is_known(each, before, claim, is_hint=is_hint)]
+        remaining = [each for each in waiting if each not in known]
+        held = await self._find_contradiction(remaining if is_hint else waiting, notification)
+        if held is None:
+            for each in known:
+                await self.inbox.handled(claim, each.done_name(notification), _build_mark(each, notification, claim))
+        return held or remaining
 
     async def _read(self, claim: Claim) -> Notification | Transition:
         """Return the notification of an event, or a transition with the reason why it is held or dead."""
@@ -433,8 +452,8 @@ class Worker:
             name = await self.confirmer.sends.name(read) if verified else Name(hint_key(read, signed=signed))
             key, fact = name.key if renamed else event.key, name.fact
             if (key != event.key or factless) and not await self.inbox.own(claim, key, fact=fact, verified=verified):
-                is_copy = await self.inbox.is_copy(claim, key, fact)
-                return Transition("superseded" if is_copy else "held", "another event has its key or its fact")
+                is_copy = await self.inbox.is_copy(claim, key)
+                return Transition("superseded" if is_copy else "held", "another event has its key")
         known = {} if renamed else {"dedup_key": event.key, "weak": event.weak}
         facts = {"id": event.id, "attempt": event.attempts, "verified": verified, "_session": self.session, **known}
         notification = with_facts(read, **facts)
@@ -476,11 +495,12 @@ class Worker:
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the user's code
                 failures.append(_note_failure(handler.name, error, notification))
                 continue
-            name = handler.done_name(notification)
+            name, mark = handler.done_name(notification), _build_mark(handler, notification, claim)
             if number == len(handlers) and not failures:
-                return Transition("done", handler=name)
-            if not await self.inbox.handled(claim, name):
-                return Transition("pending", "; ".join(failures), wait=0.0, handler=name)  # for the next lease
+                return Transition("done", handler=name, mark=mark)
+            if not await self.inbox.handled(claim, name, mark):
+                reason = "; ".join(failures)
+                return Transition("pending", reason, wait=0.0, handler=name, mark=mark)  # for the next lease
         return Transition("pending", "; ".join(failures)) if failures else Transition("done")
 
     async def _run(self, handler: Handler, notification: Notification) -> None:
@@ -506,6 +526,29 @@ class Worker:
 
     def _name_thread(self, handler: Handler, notification: Notification) -> str:
         return f"payasync-handler {self.inbox!r} {self.merchant_id} {handler.name} {notification.dedup_key}"
+
+
+def _is_known(handler: Handler, before: InboxEvent, claim: Claim, *, is_hint: bool) -> bool:
+    """Return whether a handler has got the event's fact from another event.
+
+    Of several verified events of one fact, only the first one is the same as what a query confirmed before.
+
+    Args:
+        handler: The handler.
+        before: The event, as it was when it was leased.
+        claim: The lease.
+        is_hint: A query has confirmed the event.
+    """
+    verified = claim.known.get(handler.name)
+    if not is_hint:
+        return verified is False
+    # The handlers of an event of an earlier version are known by their names alone, if it was verified then.
+    return verified is not None or (before.verified and before.fact is None and handler.name in before.handled)
+
+
+def _build_mark(handler: Handler, notification: Notification, claim: Claim) -> Mark | None:
+    fact = claim.event.fact
+    return None if fact is None else Mark(fact, handler.name, notification.confirmed is None)
 
 
 def _warn(who: str, notification: Notification) -> None:

@@ -2,15 +2,11 @@
 
 -- name: same_key
 -- Also the copies: the same verified events that gave up the key for `key:id`, and wait for a query. The range is for the
--- index: in any collation it has each of them. And those of the same fact under another key.
-SELECT id, digest, state, attempts,
-    CASE WHEN key = :key THEN 'key' WHEN substr(key, 1, 10) = 'confirmed:' THEN 'confirmed'
-    WHEN digest = :digest AND key = :key || ':' || id AND verified AND due IS NOT NULL THEN 'copy' ELSE 'fact' END AS role
-FROM payasync_events
+-- index: in any collation it has each of them.
+SELECT id, digest, state, attempts, key = :key AS has_key FROM payasync_events
 WHERE key = :key OR (
     key BETWEEN :key || ':' || '0' AND :key || ':' || '99999999999999999999'
     AND key = :key || ':' || id AND digest = :digest AND verified AND due IS NOT NULL)
-OR fact = :fact
 ORDER BY id;
 
 -- name: add
@@ -40,13 +36,33 @@ WHERE id IN (SELECT CAST(value AS bigint) FROM json_each(:ids)) RETURNING id;
 SELECT * FROM payasync_events WHERE state NOT IN ('done', 'superseded') AND key IN (
     SELECT key FROM payasync_events WHERE id IN (SELECT CAST(value AS bigint) FROM json_each(:ids)));
 
+-- name: known
+-- The handlers that have got the facts of events. A row without a handler says that another event of the fact is being
+-- handled, and that a query has confirmed one of the two.
+SELECT event.id, known.handler, known.verified FROM payasync_events AS event
+JOIN payasync_facts AS known ON known.fact = event.fact
+WHERE event.id IN (SELECT CAST(value AS bigint) FROM json_each(:ids))
+UNION ALL SELECT event.id, NULL, other.verified FROM payasync_events AS event
+JOIN payasync_events AS other /* INDEXED BY payasync_events_fact */ ON other.fact = event.fact
+WHERE event.id IN (SELECT CAST(value AS bigint) FROM json_each(:ids)) AND other.id <> event.id
+AND other.state = 'leased' AND 'confirmed:' IN (substr(event.key, 1, 10), substr(other.key, 1, 10));
+
+-- name: same_fact
+-- Other events of a fact that are leased, and those that would be if they were not locked here.
+SELECT id, state, key FROM payasync_events WHERE fact = :fact AND due IS NOT NULL AND id <> :id /* FOR UPDATE */;
+
+-- name: add_fact
+INSERT INTO payasync_facts (fact, handler, verified, lasting, since)
+SELECT :fact, :name, CAST(:verified AS boolean), lasting OR NOT CAST(:verified AS boolean), :now
+FROM payasync_events WHERE id = :id
+ON CONFLICT DO NOTHING RETURNING fact;
+
 -- name: extend
 UPDATE payasync_events SET due = :until, since = :now
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: own
--- A held event does not stand in the way of another one, unless both are the same. If a query confirmed one of two
--- events of a fact, the other one is a copy.
+-- A held event does not stand in the way of another one, unless both are the same.
 UPDATE payasync_events
 SET key = :key, verified = COALESCE(CAST(:verified AS boolean), verified), fact = :fact
 WHERE id = :id AND state = 'leased' AND fence = :fence
@@ -54,39 +70,24 @@ AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id
     AND (other.state NOT IN ('held', 'superseded') OR other.digest = payasync_events.digest))
 AND NOT EXISTS (
-    SELECT 1 FROM payasync_events AS other WHERE other.fact = :fact AND other.id <> :id
-    AND 'confirmed:' IN (substr(:key, 1, 10), substr(other.key, 1, 10)) AND other.state NOT IN ('held', 'superseded'))
-AND NOT EXISTS (
-    SELECT 1 FROM payasync_events AS other WHERE other.key = :other AND other.id <> :id
+    SELECT 1 FROM payasync_events AS other WHERE other.key IN (SELECT value FROM json_each(:others)) AND other.id <> :id
     AND other.state NOT IN ('held', 'superseded'))
 RETURNING id;
 
--- name: keep_fact
--- The fact of an event before its state changed, under the key that it had.
-INSERT INTO payasync_events (key, digest, weak, kind, verified, lasting, raw, headers, received_at, state, since, fact)
-SELECT :key, digest, weak, kind, verified, lasting, :nothing, '{}', received_at, 'done', :now, :fact
-FROM payasync_events WHERE id = :id
-ON CONFLICT DO NOTHING RETURNING id;
-
 -- name: finish
--- What is done without its handlers is no fact that they have got.
 UPDATE payasync_events
 SET state = :state, reason = :reason, due = :due, since = :now,
-    failures = failures + :failed, attempts = attempts - :waited,
-    fact = CASE WHEN CAST(:unheard AS boolean) THEN NULL ELSE fact END
+    failures = failures + :failed, attempts = attempts - :waited
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: supersede
--- What was held before its key was known has `held:` before the key. A fact that a query confirmed may be held under any key.
--- SQLite would read all that is held if it were not told the indexes; PostgreSQL takes this for a comment.
+-- What was held before its key was known has `held:` before the key. SQLite would read all that is held if it were not
+-- told the index; PostgreSQL takes this for a comment.
 UPDATE payasync_events SET state = 'superseded', since = :now WHERE id IN (
     SELECT other.id FROM payasync_events AS event
     JOIN payasync_events AS other /* INDEXED BY sqlite_autoindex_payasync_events_1 */
     ON other.key IN (event.key, 'held:' || event.key)
-    WHERE event.id = :id AND other.id <> :id AND other.state = 'held'
-    UNION ALL SELECT other.id FROM payasync_events AS event
-    JOIN payasync_events AS other /* INDEXED BY payasync_events_fact */ ON other.fact = event.fact
-    WHERE event.id = :id AND substr(event.key, 1, 10) = 'confirmed:' AND other.id <> :id AND other.state = 'held')
+    WHERE event.id = :id AND other.id <> :id AND other.state = 'held')
 RETURNING id;
 
 -- name: release
@@ -107,9 +108,6 @@ WHERE id = :id AND state IN ('dead', 'parked', 'held')
 AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id
     AND (other.state NOT IN ('held', 'superseded') OR other.digest = payasync_events.digest))
-AND NOT EXISTS (
-    SELECT 1 FROM payasync_events AS other WHERE other.fact = :fact AND other.id <> :id
-    AND substr(other.key, 1, 10) = 'confirmed:' AND other.state NOT IN ('held', 'superseded'))
 RETURNING id;
 
 -- name: replay
@@ -119,9 +117,6 @@ WHERE id = :id AND state IN ('dead', 'parked', 'held')
 AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key = payasync_events.key
     AND (other.state IN ('pending', 'leased') OR (:unless_done AND other.state = 'done')))
-AND NOT EXISTS (
-    SELECT 1 FROM payasync_events AS other WHERE other.fact = payasync_events.fact AND other.id <> :id
-    AND 'confirmed:' IN (substr(payasync_events.key, 1, 10), substr(other.key, 1, 10)) AND other.due IS NOT NULL)
 RETURNING id;
 
 -- name: next_due
@@ -166,3 +161,6 @@ UPDATE payasync_events SET raw = :nothing, headers = '{}' WHERE id IN (
     AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0
     AND since < :before ORDER BY since LIMIT :limit /* FOR UPDATE SKIP LOCKED */)
 RETURNING id;
+
+-- name: forget_facts
+DELETE FROM payasync_facts WHERE NOT lasting AND since < :before RETURNING fact;
