@@ -446,7 +446,10 @@ class Worker:
         hint = self.shared() or (was_hint and key_owner(profile) != ("merchant", True))
         verified = signed and (not hint or any(named_merchants(profile, read.document, read.data)))
         # A key of no kind, until the profile knows the name of the event.
-        renamed = prefixed or (read.kind != event.kind and event.key.startswith(("webhook:", "weak:", f"{HINT}:")))
+        asked = verified and event.key.startswith("confirmed:")  # while its key was shared
+        renamed = (
+            prefixed or asked or (read.kind != event.kind and event.key.startswith(("webhook:", "weak:", f"{HINT}:")))
+        )
         factless = verified and event.fact is None and read.kind in CONFIRMABLE and read.state is not None
         if renamed or factless:  # its key and its fact are those that it would have if it came now
             name = await self.confirmer.sends.name(read) if verified else Name(hint_key(read, signed=signed))

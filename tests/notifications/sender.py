@@ -155,7 +155,7 @@ async def sending(
         ):
             shop = Sender(folder, profile=says, credentials=CREDENTIALS, session=pay, clock=clock, **settings)
             shop.thing, shop.responses, shop.recorder, shop.pay, shop.journal = thing, responses, recorder, pay, journal
-            shop.got = shop.recording(thing.kind)
+            shop.got = shop.recording(thing.kind, name="record")
             try:
                 await shop.send(*words)
                 yield shop

@@ -19,6 +19,7 @@ from payasync.notifications.inbox import (
     Claim,
     Inbox,
     InboxEvent,
+    Mark,
     Received,
     State,
 )
@@ -383,14 +384,14 @@ async def test_handlers_that_are_done_are_those_of_the_key(inbox: Inbox, state: 
 
 
 async def test_handlers_that_are_done_are_those_of_a_confirmed_key(inbox: Inbox) -> None:
-    """After an event has got the key of a confirmed state, `handlers_done` names the handlers of a held one, too."""
+    """After an event has got the key of a confirmed state, `read` names the handlers of a held one, too."""
     first = await claimed(inbox, key="confirmed:1")
     await inbox.handled(first, "credit")
     await inbox.finish(first, "held")
     second = await claimed(inbox, key="hint:1", digest="b")
     await inbox.own(second, "confirmed:1")
 
-    assert (frozenset(), frozenset({"credit"})) == (second.event.handled, await inbox.handlers_done(second))
+    assert (frozenset(), frozenset({"credit"})) == (second.event.handled, (await inbox.read(second)).event.handled)
 
 
 async def test_key_that_was_confirmed_is_one_events(inbox: Inbox) -> None:
@@ -685,58 +686,52 @@ async def test_states_and_moments_are_checked(inbox: Inbox) -> None:
         assert field == caught.value.field
 
 
-FACT: Final = 'payment:["T1","paid"]'
+FACT: Final = "payment:paid:T1"
 
 
-@pytest.mark.parametrize("state", ["pending", "leased", "done", "dead", "held"])
-async def test_verified_event_is_no_news_after_a_confirmed_one(inbox: Inbox, state: str) -> None:
-    """An event of a fact that a query confirmed before is a copy, unless that event is held."""
-    claim = await claimed(inbox, key="hint:1")
-    await inbox.own(claim, "confirmed:1", fact=FACT)
-    if state != "leased":
-        await inbox.finish(claim, cast("State", state))
-    verified = received("webhook:1", verified=True, fact=FACT)
-    other = received("webhook:2", verified=True, fact="other")
-
-    assert Added.NEW == await inbox.add(other)
-    assert (Added.NEW if state == "held" else Added.AGAIN) == await inbox.add(verified)
+async def known(inbox: Inbox, key: str, fact: str | None = FACT) -> dict[str | None, bool]:
+    """Add a verified event, lease it, and return who is known to have got its fact."""
+    return dict((await claimed(inbox, key=key, verified=True, fact=fact)).known)
 
 
-@pytest.mark.parametrize("state", ["pending", "leased", "done", "dead", "held"])
-async def test_confirmed_event_is_no_news_after_a_verified_one(inbox: Inbox, state: str) -> None:
-    """A hint cannot be confirmed as the fact of a verified event that is not held. Two verified events can have one."""
-    verified = await claimed(inbox, key="webhook:1", verified=True, fact=FACT)
-    hint, late = await claimed(inbox, key="hint:1"), await claimed(inbox, key="held:webhook:2")
-    if state != "leased":
-        await inbox.finish(verified, cast("State", state))
-    owned = await inbox.own(hint, "confirmed:1", fact=FACT), await inbox.own(late, "webhook:2", fact=FACT)
+async def test_handlers_of_a_fact_are_known(inbox: Inbox) -> None:
+    """A lease says which handlers have got the event's fact from other events, and whether one of these was verified."""
+    first = await claimed(inbox, key="webhook:1", verified=True, fact=FACT)
+    for name, verified in (("credit", False), ("mail", False), ("mail", True)):
+        await inbox.handled(first, name, Mark(FACT, name, verified=verified))
+    await inbox.handled(first, "other", Mark("payment:paid:T2", "other", verified=True))
+    await inbox.finish(first, "done")
 
-    assert (state == "held", state != "held") == owned
-
-
-@pytest.mark.parametrize(
-    ("reason", "heard", "added"),
-    [("", False, Added.AGAIN), ("another state", False, Added.NEW), ("another state", True, Added.AGAIN)],
-)
-async def test_fact_that_no_handler_got_is_not_known(inbox: Inbox, reason: str, added: Added, *, heard: bool) -> None:
-    """An event that is done for a reason, without its handlers, is not in the way of another one of its fact."""
-    claim = await claimed(inbox, key="hint:1")
-    await inbox.own(claim, "confirmed:1", fact=FACT)
-    if heard:
-        await inbox.handled(claim, "credit")
-        await inbox.finish(claim, "pending")
-        (claim,) = await inbox.claim(1, LEASE)
-    await inbox.finish(claim, "done", reason)
-
-    assert added == await inbox.add(received("webhook:1", verified=True, fact=FACT))
+    assert {"credit": False, "mail": True} == await known(inbox, "webhook:2")
+    assert {} == await known(inbox, "webhook:3", "payment:paid:T3") == await known(inbox, "webhook:4", None)
 
 
-async def test_late_event_after_a_confirmed_one_leaves_nothing(inbox: Inbox) -> None:
-    """A late event of a fact that a query confirmed before is a copy: it is not held for a person."""
-    claim = await claimed(inbox, key="hint:1")
-    await inbox.own(claim, "confirmed:1", fact=FACT)
-    await inbox.finish(claim, "done")
-    late = received("held:webhook:1", verified=True, fact=FACT, held="late")
+async def test_events_of_a_fact_are_handled_one_after_the_other(inbox: Inbox) -> None:
+    """A lease says that another event of the fact is leased, if a query has confirmed one of the two."""
+    hint = await claimed(inbox, key="hint:1")
+    await inbox.own(hint, "confirmed:1:1", fact=FACT)
+    verified = await known(inbox, "webhook:1")
+    read = await inbox.read(hint)
+    await inbox.finish(hint, "done")
 
-    assert Added.AGAIN == await inbox.add(late)
-    assert "confirmed:1" == (await only(inbox)).key
+    assert [[None], [None]] == [list(verified), list(read.known)]
+    assert {} == await known(inbox, "webhook:2")
+
+
+async def test_facts_are_forgotten_with_the_events(inbox: Inbox, clock: Clock) -> None:
+    """What a query has confirmed is known for ever; a fact of verified events only as long as these can come again."""
+    hint = await claimed(inbox, key="hint:1")
+    await inbox.own(hint, "confirmed:1:1", fact=FACT)
+    await inbox.handled(hint, "credit", Mark(FACT, "credit", verified=False))
+    await inbox.finish(hint, "done")
+    for number, lasting in enumerate((True, False), start=2):
+        fact = f"payment:paid:T{number}"
+        claim = await claimed(inbox, key=fact, verified=True, fact=fact, lasting=lasting)
+        await inbox.handled(claim, "credit", Mark(fact, "credit", verified=True))
+        await inbox.finish(claim, "done")
+    clock.advance(3600)
+    await inbox.forget(datetime.fromtimestamp(clock(), UTC))
+
+    assert {"credit": False} == await known(inbox, "webhook:1")
+    assert {"credit": True} == await known(inbox, "webhook:2", "payment:paid:T2")
+    assert {} == await known(inbox, "webhook:3", "payment:paid:T3")
