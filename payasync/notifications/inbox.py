@@ -141,7 +141,8 @@ class Claim:
             of its key that is not done.
         fence: The number of this lease. A later lease has a higher number, and this lease is then lost.
         known: The names of the handlers that have got the event's fact; whether they got it from a verified event. It
-            holds `None` if another event of the fact is being handled, and a query has confirmed one of the two.
+            holds `None` if a query has confirmed one of two events of the fact, and the other one is being handled, or
+            was interrupted.
     """
 
     event: InboxEvent
@@ -249,7 +250,7 @@ class Inbox(ABC):
             key: The key.
             fact: The event's fact, as in `Received`.
             verified: Whether the event is verified from now on. `None`: as before.
-            others: Keys that no other event may have either.
+            others: Keys under which no other event may wait or be done.
         """
         values = {"key": key, "verified": verified, "fact": fact, "others": json.dumps(others)}
         return await self._run(lambda _: _own(claim, values), key, fact, *others)
@@ -274,8 +275,7 @@ class Inbox(ABC):
         if state not in ENDS and state != "pending":
             raise invalid_argument("state", f"pending, {', '.join(sorted(ENDS))}", state)
         count = {"failed": int(failed and wait is not None), "waited": int(not failed)}
-        unheard = state == "done" and reason != "" and not claim.event.handled
-        values = {"state": state, "reason": reason, "due": None, "unheard": unheard, **count}
+        values = {"state": state, "reason": reason, "due": None, **count}
         if state != "pending":
             # While a held event gives way to the next one, no other of its key is added.
             return await self._run(partial(_end, claim, values), claim.event.key if state == "held" else None)
@@ -404,10 +404,12 @@ def _is_copy(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
 
 
 def _end(claim: Claim, values: Mapping[str, Any], now: datetime) -> Statements[bool]:
-    """End a lease. A done event supersedes held ones of its key; a held one gives way to the next of its key."""
+    """End a lease. A handled event supersedes held ones of its key; a held one gives way to the next of its key."""
     ended = yield from _change(claim, SQL["finish"], **values)
-    if ended and not values["unheard"] and (name := {"done": "supersede", "held": "release"}.get(values["state"])):
-        yield SQL[name], {"id": claim.event.id, "now": now}
+    if ended and values["state"] == "held":
+        yield SQL["release"], {"id": claim.event.id, "now": now}
+    if ended and values["state"] == "done" and not values["reason"]:  # a reason says why it was not handled
+        yield SQL["supersede"], {"id": claim.event.id, "now": now}
     return ended
 
 

@@ -57,6 +57,8 @@ HINT: Final = "hint:"
 """Begins the key of a notification that nobody has signed, until a query confirms it."""
 SIGNED: Final = "signed:"
 """Begins the key of a genuine notification whose signature may be of another merchant's."""
+CONFIRMED: Final = "confirmed:"
+"""Begins the key of what a query has confirmed."""
 PLURALS: Final[Mapping[str, str]] = {"payment": "payments", "refund": "refunds", "subscription": "subscriptions"}
 
 T = TypeVar("T")
@@ -233,7 +235,7 @@ def parse_event(event: "InboxEvent", profile: Profile, kind: str | None) -> Noti
     body, headers = copy_body(event.raw), read_headers(event.headers)
     document, arrived = decode_body(body), event.received_at
     # As another kind, it would have another key.
-    named = kind == event.kind and event.digest and not event.key.startswith((HELD, OF_ANOTHER, SIGNED))
+    named = kind == event.kind and event.digest and not event.key.startswith((HELD, OF_ANOTHER, SIGNED, CONFIRMED))
     known = (event.key, event.weak, event.digest) if named else None
     unknown = kind is None and event.key.startswith(HELD)  # until a person says its kind
     read = read_document(

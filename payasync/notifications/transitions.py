@@ -20,6 +20,7 @@ from payasync.errors import (
 from payasync.evidence.comparison import find_another, find_breach, named_merchants
 from payasync.notifications.inbox import Claim, Inbox, Mark, State
 from payasync.notifications.notification import (
+    CONFIRMED,
     HINT,
     SIGNED,
     Notification,
@@ -46,6 +47,8 @@ MAX_WAIT: Final = 3600.0
 MAX_INTERRUPTIONS: Final = 32
 """A crash is not a failure, but a handler that ends its process each time must not run for ever."""
 MAX_REASON: Final = 300
+SAME: Final = "another event was confirmed as the same"
+"""Why an event was not handled."""
 
 
 def _cut(reason: str) -> str:
@@ -319,7 +322,7 @@ def judge_response(
     if response.state == waiting and waiting != signed:
         reason = f"the service does not confirm it yet: the state is {clean(repr(status))}"
         return Transition("pending" if age < MAX_UNCONFIRMED else "dead", reason)
-    key = build_key(f"confirmed:{kind}:", [number, status])
+    key = build_key(f"{CONFIRMED}{kind}:", [number, status])
     return Confirmed(key, build_fact(kind, number, response.state), response)
 
 
@@ -543,7 +546,7 @@ class Confirmer:
         elif await self._own(claim, hint, found):
             return evolve(hint, dedup_key=found.key) if hint.verified else self._with_response(hint, found)
         else:
-            transition = Transition("done", "another event was confirmed as the same")
+            transition = Transition("done", SAME)
         if hint.verified and transition.state in {"parked", "held"}:
             return evolve(transition, state="held")
         if transition.state != "parked":  # the same hint may come again, and be true then

@@ -19,6 +19,7 @@ from payasync.middleware.observe import log
 from payasync.notifications.handler_transaction import Begin, HandlerTransaction, hash_mark
 from payasync.notifications.inbox import Claim, Inbox, InboxEvent, Mark
 from payasync.notifications.notification import (
+    CONFIRMED,
     HELD,
     HINT,
     OF_ANOTHER,
@@ -33,6 +34,7 @@ from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.transitions import (
     CONFIRMABLE,
     IN_FLIGHT_PAUSE,
+    SAME,
     Confirmer,
     Transition,
     compare_expected,
@@ -57,7 +59,7 @@ from payasync.transport.threads import call_in_thread
 if TYPE_CHECKING:
     from payasync.notifications.receiver import Limits
 
-_SEVERAL: Final = re.compile(r"\Aconfirmed:|#\d+\Z")
+_SEVERAL: Final = re.compile(rf"\A{CONFIRMED}|#\d+\Z")
 """How a key begins that a query has confirmed, and how one ends that holds the number of sends."""
 T = TypeVar("T")
 
@@ -417,17 +419,17 @@ class Worker:
     ) -> Sequence[Handler] | Transition:
         """Return the handlers that have not got the event's fact, or the next state of the event."""
         is_hint = notification.confirmed is not None
-        if None in claim.known:
-            pause = IN_FLIGHT_PAUSE if is_hint else 1.0  # so that the two do not meet again
-            return Transition("pending", "another event about the same is being handled", pause)
         waiting = [each for each in handlers if each.done_name(notification) not in claim.event.handled]
         known = [each for each in waiting if _is_known(each, before, claim, is_hint=is_hint)]
         remaining = [each for each in waiting if each not in known]
-        held = await self._find_contradiction(remaining if is_hint else waiting, notification)
-        if held is None:
-            for each in known:
-                await self.inbox.handled(claim, each.done_name(notification), _build_mark(each, notification, claim))
-        return held or remaining
+        if remaining and None in claim.known:
+            pause = IN_FLIGHT_PAUSE if is_hint else 1.0  # so that the two do not meet again
+            return Transition("pending", "another event about the same is being handled", pause)
+        if held := await self._find_contradiction(remaining if is_hint else waiting, notification):
+            return held
+        for each in known:
+            await self.inbox.handled(claim, each.done_name(notification), _build_mark(each, notification, claim))
+        return Transition("done", SAME) if is_hint and known and not remaining else remaining
 
     async def _read(self, claim: Claim) -> Notification | Transition:
         """Return the notification of an event, or a transition with the reason why it is held or dead."""
@@ -446,7 +448,7 @@ class Worker:
         hint = self.shared() or (was_hint and key_owner(profile) != ("merchant", True))
         verified = signed and (not hint or any(named_merchants(profile, read.document, read.data)))
         # A key of no kind, until the profile knows the name of the event.
-        asked = verified and event.key.startswith("confirmed:")  # while its key was shared
+        asked = verified and event.key.startswith(CONFIRMED)  # while its key was shared
         renamed = (
             prefixed or asked or (read.kind != event.kind and event.key.startswith(("webhook:", "weak:", f"{HINT}:")))
         )

@@ -23,6 +23,7 @@ from payasync.notifications import (
     Receiver,
     SqliteInbox,
 )
+from payasync.notifications.inbox import Mark
 from payasync.sandbox import PROFILE
 from payasync.testing import Signed, sign_notification
 from tests.inside import until
@@ -113,10 +114,10 @@ class Tampered(SqliteInbox):
         await self._pass("extend")
         return await super().extend(claim, lease)
 
-    async def handled(self, claim: Claim, handler: str) -> bool:
+    async def handled(self, claim: Claim, handler: str, mark: Mark | None = None) -> bool:
         """Remember a handler."""
         await self._pass("handled")
-        return await super().handled(claim, handler)
+        return await super().handled(claim, handler, mark)
 
     async def own(self, claim: Claim, key: str, **given: Any) -> bool:
         """Give an event another key."""

@@ -695,7 +695,7 @@ async def known(inbox: Inbox, key: str, fact: str | None = FACT) -> dict[str | N
 
 
 async def test_handlers_of_a_fact_are_known(inbox: Inbox) -> None:
-    """A lease says which handlers have got the event's fact from other events, and whether one of these was verified."""
+    """A lease says which handlers have got the event's fact, and whether they got it from a verified event."""
     first = await claimed(inbox, key="webhook:1", verified=True, fact=FACT)
     for name, verified in (("credit", False), ("mail", False), ("mail", True)):
         await inbox.handled(first, name, Mark(FACT, name, verified=verified))

@@ -153,22 +153,27 @@ class InboxMachine(RuleBasedStateMachine):
         assert bool(free) == self._done(self._inbox.own(claim, key))
 
     @precondition(lambda self: self._claims)
-    @rule(data=st.data(), state=st.sampled_from(["pending", *sorted(ENDS)]), seconds=st.none() | SECONDS)
-    def finish(self, data: st.DataObject, state: State, seconds: int | None) -> None:
+    @rule(
+        data=st.data(),
+        state=st.sampled_from(["pending", *sorted(ENDS)]),
+        reason=st.sampled_from(["", "why"]),
+        seconds=st.none() | SECONDS,
+    )
+    def finish(self, data: st.DataObject, state: State, reason: str, seconds: int | None) -> None:
         """A dispatcher ends its lease, if it still has it."""
         claim = self._one_of(data)
         if event := self._held(claim):
-            event.end(state, "why", self._clock.now, seconds or 0)
+            event.end(state, reason, self._clock.now, seconds or 0)
             event.failures += seconds is not None
             held = [each for each in self._model if each.key == event.key and each.state == "held" and each != event]
-            if state == "done":
+            if state == "done" and not reason:
                 for each in held:
                     each.end("superseded", each.reason, self._clock.now)
             unseen = [each for each in held if not each.attempts]
             if state == "held" and unseen and not self._others(event, {"pending", "leased", "done"}):
                 unseen[0].end("pending", "", self._clock.now)
 
-        assert bool(event) == self._done(self._inbox.finish(claim, state, "why", seconds))
+        assert bool(event) == self._done(self._inbox.finish(claim, state, reason, seconds))
 
     @rule(number=st.integers(1, 5), unless_done=st.booleans())
     def replay(self, number: int, *, unless_done: bool) -> None:

@@ -38,14 +38,15 @@ SELECT * FROM payasync_events WHERE state NOT IN ('done', 'superseded') AND key 
 
 -- name: known
 -- The handlers that have got the facts of events. A row without a handler says that another event of the fact is being
--- handled, and that a query has confirmed one of the two.
+-- handled, or was interrupted, and that a query has confirmed one of the two.
 SELECT event.id, known.handler, known.verified FROM payasync_events AS event
 JOIN payasync_facts AS known ON known.fact = event.fact
 WHERE event.id IN (SELECT CAST(value AS bigint) FROM json_each(:ids))
 UNION ALL SELECT event.id, NULL, other.verified FROM payasync_events AS event
 JOIN payasync_events AS other /* INDEXED BY payasync_events_fact */ ON other.fact = event.fact
 WHERE event.id IN (SELECT CAST(value AS bigint) FROM json_each(:ids)) AND other.id <> event.id
-AND other.state = 'leased' AND 'confirmed:' IN (substr(event.key, 1, 10), substr(other.key, 1, 10));
+AND other.due IS NOT NULL AND other.attempts > other.failures
+AND 'confirmed:' IN (substr(event.key, 1, 10), substr(other.key, 1, 10));
 
 -- name: same_fact
 -- Other events of a fact that are leased, and those that would be if they were not locked here.
@@ -62,7 +63,8 @@ UPDATE payasync_events SET due = :until, since = :now
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: own
--- A held event does not stand in the way of another one, unless both are the same.
+-- A held event does not stand in the way of another one, unless both are the same. Of those that a query confirms with
+-- one fact, one waits.
 UPDATE payasync_events
 SET key = :key, verified = COALESCE(CAST(:verified AS boolean), verified), fact = :fact
 WHERE id = :id AND state = 'leased' AND fence = :fence
@@ -71,7 +73,10 @@ AND NOT EXISTS (
     AND (other.state NOT IN ('held', 'superseded') OR other.digest = payasync_events.digest))
 AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key IN (SELECT value FROM json_each(:others)) AND other.id <> :id
-    AND other.state NOT IN ('held', 'superseded'))
+    AND (other.due IS NOT NULL OR other.state = 'done'))
+AND NOT (substr(:key, 1, 10) = 'confirmed:' AND EXISTS (
+    SELECT 1 FROM payasync_events AS other WHERE other.fact = :fact AND other.id <> :id AND other.due IS NOT NULL
+    AND substr(other.key, 1, 10) = 'confirmed:'))
 RETURNING id;
 
 -- name: finish
@@ -81,13 +86,18 @@ SET state = :state, reason = :reason, due = :due, since = :now,
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: supersede
--- What was held before its key was known has `held:` before the key. SQLite would read all that is held if it were not
--- told the index; PostgreSQL takes this for a comment.
+-- What was held before its key was known has `held:` before the key. Of events that a query has confirmed with one fact,
+-- each has a key of its own. SQLite would read all that is held if it were not told the index; PostgreSQL takes this for
+-- a comment.
 UPDATE payasync_events SET state = 'superseded', since = :now WHERE id IN (
     SELECT other.id FROM payasync_events AS event
     JOIN payasync_events AS other /* INDEXED BY sqlite_autoindex_payasync_events_1 */
     ON other.key IN (event.key, 'held:' || event.key)
-    WHERE event.id = :id AND other.id <> :id AND other.state = 'held')
+    WHERE event.id = :id AND other.id <> :id AND other.state = 'held'
+    UNION ALL SELECT other.id FROM payasync_events AS event
+    JOIN payasync_events AS other /* INDEXED BY payasync_events_fact */ ON other.fact = event.fact
+    WHERE event.id = :id AND other.id <> :id AND other.state = 'held'
+    AND substr(event.key, 1, 10) = 'confirmed:' AND substr(other.key, 1, 10) = 'confirmed:')
 RETURNING id;
 
 -- name: release
