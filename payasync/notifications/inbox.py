@@ -140,9 +140,9 @@ class Claim:
         event: The event, as it was when it was leased. `handled` also has the handlers that have handled another event
             of its key that is not done.
         fence: The number of this lease. A later lease has a higher number, and this lease is then lost.
-        known: The names of the handlers that have got the event's fact; whether they got it from a verified event. It
-            holds `None` if a query has confirmed one of two events of the fact, and the other one is being handled, or
-            was interrupted.
+        known: The names of the handlers that have got the event's fact; whether they got it from a verified event. An
+            empty name stands for all handlers: another event of the fact is done. `None` says that a query has confirmed
+            one of two events of the fact, and that the other one is being handled, or was interrupted.
     """
 
     event: InboxEvent
@@ -250,7 +250,7 @@ class Inbox(ABC):
             key: The key.
             fact: The event's fact, as in `Received`.
             verified: Whether the event is verified from now on. `None`: as before.
-            others: Keys under which no other event may wait or be done.
+            others: Keys under which no other event without a fact, of an earlier version, may wait or be done.
         """
         values = {"key": key, "verified": verified, "fact": fact, "others": json.dumps(others)}
         return await self._run(lambda _: _own(claim, values), key, fact, *others)

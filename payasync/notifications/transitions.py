@@ -551,7 +551,8 @@ class Confirmer:
             return evolve(transition, state="held")
         if transition.state != "parked":  # the same hint may come again, and be true then
             may_recur = hint.verified and self.sends.may_recur(hint)
-            await self.inbox.own(claim, release_key(event.key, event.id, may_recur=may_recur), fact=event.fact)
+            fact = None if transition.state == "done" else event.fact  # no handler has got it
+            await self.inbox.own(claim, release_key(event.key, event.id, may_recur=may_recur), fact=fact)
         return transition
 
     async def _rename(self, claim: Claim, hint: Notification) -> Notification | Transition:
@@ -559,17 +560,19 @@ class Confirmer:
         key, fact, _ = await self.sends.name(evolve(hint, dedup_key=self.sends.key(hint, hint.state, 1)))
         if key == hint.dedup_key or await self.inbox.own(claim, key, fact=fact):
             return evolve(hint, dedup_key=key)
-        return Transition("done", "another event has its key")
+        return Transition("superseded", "another event has its key")
 
     async def _own(self, claim: Claim, hint: Notification, found: Confirmed) -> bool:
-        """Give an event the key and the fact that confirm it, unless it was handled under one of these keys before."""
+        """Give an event the key and the fact that confirm it, unless another one with these waits."""
         event, others = claim.event, list[str]()
-        key = found.key
-        if found.fact and not hint.verified:  # its fact says which handlers have got it, so that its key is its own
-            key, others = f"{key}:{event.id}", [key]
         if event.key.startswith(SIGNED):  # before its key was shared
             others.append((await self.sends.name(hint)).key)
-        return await self.inbox.own(claim, key, fact=found.fact, others=others)
+        if await self.inbox.own(claim, found.key, fact=found.fact, others=others):
+            return True
+        if found.fact is None or hint.verified:
+            return False
+        # What has the key may have ended before all handlers had the fact. Its marks say which ones have it.
+        return await self.inbox.own(claim, f"{found.key}:{event.id}", fact=found.fact, others=[found.key, *others])
 
     async def _query(self, hint: Notification, claim: Claim, age: float) -> Confirmed | Transition:
         query = choose_query(hint, self.profile)

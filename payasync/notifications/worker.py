@@ -47,6 +47,7 @@ from payasync.notifications.transitions import (
     limit_failures,
     limit_interruptions,
     longest_wait,
+    release_key,
 )
 from payasync.profile.schema import KINDS
 from payasync.profile.signed_fields import key_owner
@@ -429,7 +430,10 @@ class Worker:
             return held
         for each in known:
             await self.inbox.handled(claim, each.done_name(notification), _build_mark(each, notification, claim))
-        return Transition("done", SAME) if is_hint and known and not remaining else remaining
+        if not (is_hint and known) or remaining:
+            return remaining
+        await self.inbox.own(claim, release_key(before.key, before.id), fact=before.fact)
+        return Transition("done", SAME)
 
     async def _read(self, claim: Claim) -> Notification | Transition:
         """Return the notification of an event, or a transition with the reason why it is held or dead."""
@@ -544,11 +548,11 @@ def _is_known(handler: Handler, before: InboxEvent, claim: Claim, *, is_hint: bo
         claim: The lease.
         is_hint: A query has confirmed the event.
     """
-    verified = claim.known.get(handler.name)
+    known = [claim.known[name] for name in (handler.name, "") if name in claim.known]  # the name may be a new one
     if not is_hint:
-        return verified is False
+        return known != [] and not any(known)
     # The handlers of an event of an earlier version are known by their names alone, if it was verified then.
-    return verified is not None or (before.verified and before.fact is None and handler.name in before.handled)
+    return known != [] or (before.verified and before.fact is None and handler.name in before.handled)
 
 
 def _build_mark(handler: Handler, notification: Notification, claim: Claim) -> Mark | None:

@@ -695,14 +695,19 @@ async def known(inbox: Inbox, key: str, fact: str | None = FACT) -> dict[str | N
 
 
 async def test_handlers_of_a_fact_are_known(inbox: Inbox) -> None:
-    """A lease says which handlers have got the event's fact, and whether they got it from a verified event."""
+    """A lease says which handlers have got the event's fact, and whether they got it from a verified event.
+
+    An empty name stands for all handlers of an event that is done.
+    """
     first = await claimed(inbox, key="webhook:1", verified=True, fact=FACT)
     for name, verified in (("credit", False), ("mail", False), ("mail", True)):
         await inbox.handled(first, name, Mark(FACT, name, verified=verified))
     await inbox.handled(first, "other", Mark("payment:paid:T2", "other", verified=True))
+    before = await known(inbox, "webhook:2")
     await inbox.finish(first, "done")
 
-    assert {"credit": False, "mail": True} == await known(inbox, "webhook:2")
+    assert {"credit": False, "mail": True} == before
+    assert {**before, "": True} == await known(inbox, "webhook:6")
     assert {} == await known(inbox, "webhook:3", "payment:paid:T3") == await known(inbox, "webhook:4", None)
 
 
@@ -715,7 +720,7 @@ async def test_events_of_a_fact_are_handled_one_after_the_other(inbox: Inbox) ->
     await inbox.finish(hint, "done")
 
     assert [[None], [None]] == [list(verified), list(read.known)]
-    assert {} == await known(inbox, "webhook:2")
+    assert {"": False} == await known(inbox, "webhook:2")
 
 
 async def test_facts_are_forgotten_with_the_events(inbox: Inbox, clock: Clock) -> None:
@@ -732,6 +737,6 @@ async def test_facts_are_forgotten_with_the_events(inbox: Inbox, clock: Clock) -
     clock.advance(3600)
     await inbox.forget(datetime.fromtimestamp(clock(), UTC))
 
-    assert {"credit": False} == await known(inbox, "webhook:1")
-    assert {"credit": True} == await known(inbox, "webhook:2", "payment:paid:T2")
+    assert {"credit": False, "": False} == await known(inbox, "webhook:1")
+    assert {"credit": True, "": True} == await known(inbox, "webhook:2", "payment:paid:T2")
     assert {} == await known(inbox, "webhook:3", "payment:paid:T3")

@@ -689,7 +689,7 @@ async def test_hint_is_handled_as_the_service_confirms_it(shop: Hinted) -> None:
     assert (found.trusted, "closed", None, False) == (found.data, found.state, found.event, found.verified)
     assert ("payment.paid", lie) == (found.document["type"], found.document["data"])
     assert b"99999999" in found.raw
-    assert ([f"{key}:1"], ["done"], key) == (await shop.keys(), await shop.states(), found.dedup_key)
+    assert ([key], ["done"], key) == (await shop.keys(), await shop.states(), found.dedup_key)
 
 
 @pytest.mark.parametrize("words", [{"x": 1}, {}], ids=["other words", "same words"])
@@ -808,7 +808,7 @@ async def test_retry_tells_what_the_service_says_by_then(shop: Hinted) -> None:
     await shop.pass_by(QUERY_PAUSE)
 
     assert ["SBX_FAILED", "SBX_CLOSED"] == [each.trusted["status"] for each in fine] == failing
-    assert [f'confirmed:payment:["{order}","SBX_CLOSED"]:1'] == await shop.keys()
+    assert [f'confirmed:payment:["{order}","SBX_CLOSED"]'] == await shop.keys()
 
 
 async def test_retry_asks_again_and_owns_its_key_still(shop: Hinted) -> None:
@@ -948,7 +948,7 @@ async def test_payment_is_confirmed_by_its_own_number(tmp_path: Path) -> None:
         await shop.hint({"paymentId": created.payment_id})
 
         assert [100] == [each.trusted["amount"] for each in got]
-        assert [f'confirmed:payment:["{created.payment_id}","SBX_PAID"]:1'] == await shop.keys()
+        assert [f'confirmed:payment:["{created.payment_id}","SBX_PAID"]'] == await shop.keys()
 
 
 async def test_refund_is_confirmed(shop: Hinted) -> None:
@@ -960,7 +960,7 @@ async def test_refund_is_confirmed(shop: Hinted) -> None:
     state = (await shop.pay.refunds.status("R1")).state
 
     assert (["SBX_SUCCEEDED"], "succeeded") == ([each.trusted["status"] for each in got], state)
-    assert ['confirmed:refund:["R1","SBX_SUCCEEDED"]:1'] == await shop.keys()
+    assert ['confirmed:refund:["R1","SBX_SUCCEEDED"]'] == await shop.keys()
 
 
 async def test_expectation_is_of_the_service(tmp_path: Path) -> None:

@@ -37,16 +37,24 @@ SELECT * FROM payasync_events WHERE state NOT IN ('done', 'superseded') AND key 
     SELECT key FROM payasync_events WHERE id IN (SELECT CAST(value AS bigint) FROM json_each(:ids)));
 
 -- name: known
--- The handlers that have got the facts of events. A row without a handler says that another event of the fact is being
--- handled, or was interrupted, and that a query has confirmed one of the two.
+-- The handlers that have got the facts of events. An empty name stands for all handlers of another event that is done.
+-- No name says that a query has confirmed one of two events, and that the other is being handled, or was interrupted. If
+-- both are leased together, the confirmed one waits, unless it was interrupted.
 SELECT event.id, known.handler, known.verified FROM payasync_events AS event
 JOIN payasync_facts AS known ON known.fact = event.fact
 WHERE event.id IN (SELECT CAST(value AS bigint) FROM json_each(:ids))
-UNION ALL SELECT event.id, NULL, other.verified FROM payasync_events AS event
+UNION ALL SELECT event.id, CASE other.state WHEN 'done' THEN '' END, substr(other.key, 1, 10) <> 'confirmed:'
+FROM payasync_events AS event
 JOIN payasync_events AS other /* INDEXED BY payasync_events_fact */ ON other.fact = event.fact
 WHERE event.id IN (SELECT CAST(value AS bigint) FROM json_each(:ids)) AND other.id <> event.id
-AND other.due IS NOT NULL AND other.attempts > other.failures
-AND 'confirmed:' IN (substr(event.key, 1, 10), substr(other.key, 1, 10));
+AND (
+    other.state = 'done'
+    OR (
+        other.due IS NOT NULL AND other.attempts > other.failures AND (
+            substr(event.key, 1, 10) = 'confirmed:'
+            OR (substr(other.key, 1, 10) = 'confirmed:' AND (
+                other.attempts > other.failures + 1
+                OR other.id NOT IN (SELECT CAST(value AS bigint) FROM json_each(:ids)))))));
 
 -- name: same_fact
 -- Other events of a fact that are leased, and those that would be if they were not locked here.
@@ -73,7 +81,7 @@ AND NOT EXISTS (
     AND (other.state NOT IN ('held', 'superseded') OR other.digest = payasync_events.digest))
 AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key IN (SELECT value FROM json_each(:others)) AND other.id <> :id
-    AND (other.due IS NOT NULL OR other.state = 'done'))
+    AND other.fact IS NULL AND (other.due IS NOT NULL OR other.state = 'done'))
 AND NOT (substr(:key, 1, 10) = 'confirmed:' AND EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.fact = :fact AND other.id <> :id AND other.due IS NOT NULL
     AND substr(other.key, 1, 10) = 'confirmed:'))
