@@ -141,8 +141,8 @@ class Claim:
             of its key that is not done.
         fence: The number of this lease. A later lease has a higher number, and this lease is then lost.
         known: The names of the handlers that have got the event's fact; whether they got it from a verified event. An
-            empty name stands for all handlers: another event of the fact is done. `None` says that a query has confirmed
-            one of two events of the fact, and that the other one is being handled, or was interrupted.
+            empty name stands for all handlers: another event of the fact is done. `None` says that a query has
+            confirmed one of two events of the fact, and that the other one is being handled, or was interrupted.
     """
 
     event: InboxEvent

@@ -18,7 +18,7 @@ from payasync.errors import (
     describe_error,
 )
 from payasync.evidence.comparison import find_another, find_breach, named_merchants
-from payasync.notifications.inbox import Claim, Inbox, Mark, State
+from payasync.notifications.inbox import Claim, Inbox, InboxEvent, Mark, State
 from payasync.notifications.notification import (
     CONFIRMED,
     HINT,
@@ -539,7 +539,7 @@ class Confirmer:
         event = claim.event
         sends, early = await self.sends.count(hint, hint.state) if hint.verified else (1, 0.0)
         if hint.verified and sends == 1:
-            return await self._rename(claim, hint) if "#" in hint.dedup_key else hint
+            return await self._rename(claim, hint) if "#" in (event.fact or hint.dedup_key) else hint
         found = hold_early(early) if early > 0 else await self._query(hint, claim, 0.0 if hint.verified else age)
         if isinstance(found, Transition):
             transition = found
@@ -549,16 +549,27 @@ class Confirmer:
             transition = Transition("done", SAME)
         if hint.verified and transition.state in {"parked", "held"}:
             return evolve(transition, state="held")
-        if transition.state != "parked":  # the same hint may come again, and be true then
-            may_recur = hint.verified and self.sends.may_recur(hint)
-            fact = None if transition.state == "done" else event.fact  # no handler has got it
-            await self.inbox.own(claim, release_key(event.key, event.id, may_recur=may_recur), fact=fact)
+        if transition.state != "parked":
+            await self.release(claim, event, hint, ended=transition.state == "done")
         return transition
 
+    async def release(self, claim: Claim, event: InboxEvent, hint: Notification, *, ended: bool) -> None:
+        """Give an event another key if it was not confirmed: the same hint may come again, and be true then.
+
+        Args:
+            claim: The lease.
+            event: The event, as it was when it was leased.
+            hint: Its notification.
+            ended: No handler is called for it any more. Then it has no fact.
+        """
+        key = hint_key(hint) if ended and event.key.startswith(CONFIRMED) else event.key
+        key = release_key(key, event.id, may_recur=hint.verified and self.sends.may_recur(hint))
+        await self.inbox.own(claim, key, fact=None if ended else event.fact)
+
     async def _rename(self, claim: Claim, hint: Notification) -> Notification | Transition:
-        """Give an event its key without the sends, if those after the first one were refused since."""
+        """Give an event its key and its fact without the sends, if those after the first one were refused since."""
         key, fact, _ = await self.sends.name(evolve(hint, dedup_key=self.sends.key(hint, hint.state, 1)))
-        if key == hint.dedup_key or await self.inbox.own(claim, key, fact=fact):
+        if (key, fact) == (hint.dedup_key, claim.event.fact) or await self.inbox.own(claim, key, fact=fact):
             return evolve(hint, dedup_key=key)
         return Transition("superseded", "another event has its key")
 
@@ -567,12 +578,13 @@ class Confirmer:
         event, others = claim.event, list[str]()
         if event.key.startswith(SIGNED):  # before its key was shared
             others.append((await self.sends.name(hint)).key)
-        if await self.inbox.own(claim, found.key, fact=found.fact, others=others):
+        fact = (event.fact if found.key == event.key else None) or found.fact  # of the send before which it came
+        if await self.inbox.own(claim, found.key, fact=fact, others=others):
             return True
-        if found.fact is None or hint.verified:
+        if fact is None or hint.verified:
             return False
         # What has the key may have ended before all handlers had the fact. Its marks say which ones have it.
-        return await self.inbox.own(claim, f"{found.key}:{event.id}", fact=found.fact, others=[found.key, *others])
+        return await self.inbox.own(claim, f"{found.key}:{event.id}", fact=fact, others=[found.key, *others])
 
     async def _query(self, hint: Notification, claim: Claim, age: float) -> Confirmed | Transition:
         query = choose_query(hint, self.profile)

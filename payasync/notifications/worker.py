@@ -47,7 +47,6 @@ from payasync.notifications.transitions import (
     limit_failures,
     limit_interruptions,
     longest_wait,
-    release_key,
 )
 from payasync.profile.schema import KINDS
 from payasync.profile.signed_fields import key_owner
@@ -406,7 +405,10 @@ class Worker:
                     return confirmed
                 notification = confirmed
             before = claim.event
-            if notification.dedup_key != before.key or (before.fact is None and notification.kind in CONFIRMABLE):
+            # A fact that holds the number of sends may be another one since.
+            if notification.dedup_key != before.key or (
+                notification.kind in CONFIRMABLE and "#" in (before.fact or "#")
+            ):
                 claim = await self.inbox.read(claim)
             remaining = await self._find_remaining(handlers, notification, before, claim)
         except StorageError as error:
@@ -432,7 +434,7 @@ class Worker:
             await self.inbox.handled(claim, each.done_name(notification), _build_mark(each, notification, claim))
         if not (is_hint and known) or remaining:
             return remaining
-        await self.inbox.own(claim, release_key(before.key, before.id), fact=before.fact)
+        await self.confirmer.release(claim, before, notification, ended=True)
         return Transition("done", SAME)
 
     async def _read(self, claim: Claim) -> Notification | Transition:
@@ -496,11 +498,11 @@ class Worker:
         failures = list[str]()
         for number, handler in enumerate(handlers, start=1):
             if handler.plain:
-                await self._await_earlier(handler, notification)
+                await self._await_earlier(handler, notification, claim)
             if not await is_held():
                 return None
             try:
-                await self._run(handler, notification)
+                await self._run(handler, notification, claim)
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the user's code
                 failures.append(_note_failure(handler.name, error, notification))
                 continue
@@ -512,14 +514,17 @@ class Worker:
                 return Transition("pending", reason, wait=0.0, handler=name, mark=mark)  # for the next lease
         return Transition("pending", "; ".join(failures)) if failures else Transition("done")
 
-    async def _run(self, handler: Handler, notification: Notification) -> None:
+    async def _run(self, handler: Handler, notification: Notification, claim: Claim) -> None:
         call: Callable[[], Any] = partial(handler.function, notification)
         if handler.transaction is not None:
-            mark = hash_mark(handler.name, self.merchant_id, notification.dedup_key)
+            fact = (
+                claim.event.fact if notification.confirmed is not None else None
+            )  # the service may say it in other words
+            mark = hash_mark(handler.name, self.merchant_id, fact or notification.dedup_key)
             now = datetime.fromtimestamp(self.pace.clock(), UTC)
             call = partial(handler.transaction.call, mark, now, partial(handler.function, notification))
         seconds, warn = self.limits.handler_timeout, partial(_warn, handler.name, notification)
-        name = self._name_thread(handler, notification) if handler.plain else ""
+        name = self._name_thread(handler, notification, claim) if handler.plain else ""
         result = await run_in_thread(name, seconds, call, warn) if handler.plain else call()
         if isawaitable(result):  # also of a plain function that wraps an `async def` one
             result = await run_within(seconds, result, warn)
@@ -527,14 +532,15 @@ class Worker:
             words = "%(handler)s was not called for event %(event_id)s: its mark is already stored"
             log(logger, logging.INFO, "handler.not_called", words, handler=handler.name, event_id=notification.id)
 
-    async def _await_earlier(self, handler: Handler, notification: Notification) -> None:
+    async def _await_earlier(self, handler: Handler, notification: Notification, claim: Claim) -> None:
         """Wait for the thread of a call for the same event whose receiver was closed, or whose loop has ended."""
-        name, warn = self._name_thread(handler, notification), partial(_warn, handler.name, notification)
+        name, warn = self._name_thread(handler, notification, claim), partial(_warn, handler.name, notification)
         for earlier in [each for each in living_threads() if each.name == name]:
             await run_in_thread("payasync-handler", self.limits.handler_timeout, earlier.join, warn)
 
-    def _name_thread(self, handler: Handler, notification: Notification) -> str:
-        return f"payasync-handler {self.inbox!r} {self.merchant_id} {handler.name} {notification.dedup_key}"
+    def _name_thread(self, handler: Handler, notification: Notification, claim: Claim) -> str:
+        event = claim.event.fact or notification.dedup_key
+        return f"payasync-handler {self.inbox!r} {self.merchant_id} {handler.name} {event}"
 
 
 def _is_known(handler: Handler, before: InboxEvent, claim: Claim, *, is_hint: bool) -> bool:

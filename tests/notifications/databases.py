@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
+from payasync.notifications import Notification
 from payasync.notifications.handler_transaction import Begin
 
 EFFECTS: Final = "CREATE TABLE IF NOT EXISTS effects (what TEXT)"
@@ -197,3 +198,12 @@ IN_POSTGRES: Final = [
     by_sqlalchemy_asyncpg,
     by_async_sessionmaker,
 ]
+
+
+def credited_in(database: Database) -> Any:
+    """Return a handler that has an effect in a database."""
+
+    async def credited(_: Notification, connection: Any) -> None:
+        await database.effect(connection)
+
+    return credited

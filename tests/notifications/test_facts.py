@@ -1,5 +1,6 @@
 """A verified event and one that a query has confirmed are one, if both say the same fact: a number and its state."""
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -12,6 +13,7 @@ from payasync.notifications import InboxEvent, Notification
 from payasync.notifications.transitions import QUERY_PAUSE
 from payasync.signing import SortedPairs
 from tests.journal.service import SAYS
+from tests.notifications.databases import by_sqlite3, credited_in
 from tests.notifications.merchant import CREDENTIALS, RENEWED, opened
 from tests.notifications.sender import DONE, ENDED, ORDER, REFUND, SHAPE, UNDER_WAY, UNSIGNED, Sender, Thing, sending
 
@@ -316,3 +318,115 @@ async def test_state_that_the_profile_learns_is_a_fact(tmp_path: Path, *, first:
                 shop.clock.advance(QUERY_PAUSE)
 
         assert (None, 1) == (event.fact, len(got))
+
+
+@pytest.mark.parametrize("verified", [False, True])
+async def test_event_that_a_handler_did_not_get_takes_no_place(tmp_path: Path, *, verified: bool) -> None:
+    """If a response of an old replica ends a confirmed event before a handler is done, that handler gets the next one.
+
+    Nor is a held event of the same fact superseded.
+    """
+    expected: list[dict[str, Any] | None] = [{}]
+    says = SHARED if verified else UNSIGNED
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=says, expect=lambda _: expected[0]) as shop:
+        failing, mailed = list[bool](), list[str | None]()
+
+        @shop.receiver.on("payment", name="mail")
+        async def mail(notification: Notification) -> None:
+            if failing:
+                raise OSError
+            mailed.append(notification.state)
+
+        shop.say(ENDED)
+        await shop.told(ENDED)
+        await shop.later(QUERY_PAUSE)
+        shop.say(DONE)
+        expected[0] = None
+        await shop.told(DONE)
+        expected[0] = {}
+        failing.append(True)
+        await shop.told(DONE, serial=2)
+        await ended(shop)
+        failing.clear()
+        shop.say(ENDED)
+        await ended(shop)
+        states = await shop.states()
+        shop.say(DONE)
+        await shop.told(DONE, serial=3, **(MINE if verified else {}))
+        await ended(shop)
+
+        assert ["done", "held", "done"] == states
+        assert (["closed", "paid"], ["closed", "paid"]) == (shop.heard, mailed)
+
+
+@pytest.mark.parametrize("first", [MINE, {}], ids=["verified first", "confirmed first"])
+@pytest.mark.parametrize("ends", [1, 2], ids=["dead", "held"])
+async def test_handler_that_is_done_stays_done_after_the_event_stopped(
+    first: dict[str, str], ends: int, tmp_path: Path
+) -> None:
+    """If an event is dead or held after one handler is done, an event of its fact calls the other one."""
+    expected: list[dict[str, Any] | None] = [{}]
+    settings: dict[str, Any] = {"says": BY_ID, "attempts": ends, "expect": lambda _: expected[0]}
+    async with sending(tmp_path, ORDER, UNDER_WAY, **settings) as shop:
+        mailed = list[int]()
+
+        @shop.receiver.on("payment", name="mail")
+        async def mail(notification: Notification) -> None:
+            mailed.append(notification.id)
+            if len(mailed) == 1:
+                expected[0] = None
+                raise OSError
+
+        shop.say(DONE)
+        await shop.told(DONE, **first)
+        stopped = await shop.later(QUERY_PAUSE)
+        expected[0] = {}
+        await shop.told(DONE, serial=2, **({} if first else MINE))
+        await ended(shop)
+
+        assert ("dead" if ends == 1 else "held", ["paid"], [1, 2]) == (stopped.state, shop.heard, mailed)
+
+
+async def test_event_that_is_held_takes_no_place(tmp_path: Path) -> None:
+    """After a confirmed event, a verified one that contradicts `expect` is held. The next one is the duplicate."""
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID, expect=lambda _: {"totalAmt": 450}) as shop:
+        shop.say(DONE)
+        await shop.told(DONE)
+        await shop.told(DONE, totalAmt=1, **MINE)
+        await shop.told(DONE, totalAmt=450, **MINE)
+
+        assert (["done", "held", "done"], ["paid"]) == (await shop.states(), shop.heard)
+
+
+@pytest.mark.parametrize("first", [MINE, {}], ids=["verified first", "confirmed first"])
+async def test_handler_with_a_new_name_does_not_get_an_old_fact(first: dict[str, str], tmp_path: Path) -> None:
+    """After a deployment that renames or adds a handler, no event of a fact that was handled before calls it."""
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID) as shop:
+        shop.say(DONE)
+        await shop.told(DONE, **first)
+        await shop.receiver.aclose()
+        settings: dict[str, Any] = {"profile": BY_ID, "credentials": CREDENTIALS, "session": shop.pay}
+        async with opened(tmp_path, clock=shop.clock, **settings) as later:
+            got = later.recording("payment", name="renamed")
+            shop.clock.advance(QUERY_PAUSE)
+            await later.handled({**ORDER.number, "status": ORDER.words[DONE], **({} if first else MINE)})
+
+        assert (["paid"], []) == (shop.heard, got)
+
+
+async def test_effect_is_committed_once_though_the_word_changes(tmp_path: Path) -> None:
+    """If a process ends after its commit, and the service then has another word for the state, the mark is the same."""
+    words = evolve(UNSIGNED.states, order={**UNSIGNED.states.order, "paid": ("SBX_PAID", "SBX_SETTLED")})
+    says, database = evolve(UNSIGNED, states=words), by_sqlite3(tmp_path / "shop.db")
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=says) as shop:
+        await shop.receiver.aclose()
+        for word in (DONE, "SBX_SETTLED"):
+            shop.say(word)
+            async with opened(tmp_path, profile=says, credentials=CREDENTIALS, session=shop.pay) as each:
+                each.receiver.on("payment", name="credit", transaction=database.begin)(credited_in(database))
+                body = {"type": SHAPE.kinds["payment"][0], "data": ORDER.number}
+                await each.receiver.receive(json.dumps(body).encode(), {})
+                await each.receiver.settle()
+            each.path.unlink()
+
+        assert 1 == database.count()

@@ -30,6 +30,7 @@ from tests.notifications.databases import (
     by_psycopg,
     by_sqlite3,
     connected,
+    credited_in,
     until_done,
 )
 from tests.notifications.merchant import NOW, PAID, Clock, Shop, Tampered, opened
@@ -112,15 +113,6 @@ async def test_two_handlers_of_one_event_have_both_effects(tmp_path: Path) -> No
         await shop.handled({**PAID, "status": "SBX_CLOSED"})
 
         assert 4 == database.count()
-
-
-def credited_in(database: Database) -> Any:
-    """Return a handler that has an effect in a database."""
-
-    async def credited(_: Notification, connection: Any) -> None:
-        await database.effect(connection)
-
-    return credited
 
 
 async def test_effect_is_had_once_though_two_had_the_lease(tmp_path: Path) -> None:

@@ -723,6 +723,48 @@ async def test_events_of_a_fact_are_handled_one_after_the_other(inbox: Inbox) ->
     assert {"": False} == await known(inbox, "webhook:2")
 
 
+@pytest.mark.parametrize(("wait", "barred"), [(None, True), (60.0, False)], ids=["interrupted", "failed"])
+async def test_interrupted_event_of_a_fact_is_handled_first(inbox: Inbox, wait: float | None, *, barred: bool) -> None:
+    """An event that a query has confirmed may have had its effect if it was interrupted: another one waits for it."""
+    hint = await claimed(inbox, key="hint:1")
+    await inbox.own(hint, "confirmed:1", fact=FACT)
+    await inbox.finish(hint, "pending", wait=wait)
+    await inbox.add(received("webhook:1", verified=True, fact=FACT))
+    claims = {each.event.id: each for each in await inbox.claim(2, LEASE)}
+
+    assert ([None] if barred else []) == list(claims[2].known)
+
+
+async def test_event_waits_for_those_that_were_leased_before(inbox: Inbox) -> None:
+    """If a verified event and a confirmed one are leased together, only the confirmed one waits."""
+    hint = await claimed(inbox, key="hint:1")
+    await inbox.own(hint, "confirmed:1", fact=FACT)
+    await inbox.finish(hint, "pending", wait=0)
+    await inbox.add(received("webhook:1", verified=True, fact=FACT))
+    claims = {each.event.id: each for each in await inbox.claim(2, LEASE)}
+
+    assert ([None], []) == (list(claims[1].known), list(claims[2].known))
+
+
+async def test_one_confirmed_event_of_a_fact_waits_at_a_time(inbox: Inbox) -> None:
+    """While an event that a query has confirmed is not done, no other one of its fact is confirmed."""
+    first, second = await claimed(inbox, key="hint:1"), await claimed(inbox, key="hint:2")
+    await inbox.own(first, "confirmed:1", fact=FACT)
+    barred = await inbox.own(second, "confirmed:1:2", fact=FACT)
+    await inbox.finish(first, "dead")
+
+    assert (False, True) == (barred, await inbox.own(second, "confirmed:1:2", fact=FACT))
+
+
+@pytest.mark.parametrize("fact", [None, FACT], ids=["earlier version", "this version"])
+async def test_event_of_an_earlier_version_bars_its_key(inbox: Inbox, fact: str | None) -> None:
+    """An event that was done before events had facts bars its key, because its handlers are not known by a fact."""
+    first, second = await claimed(inbox, key="confirmed:1", fact=fact), await claimed(inbox, key="hint:2")
+    await inbox.finish(first, "done")
+
+    assert bool(fact) == await inbox.own(second, "confirmed:1:2", fact=FACT, others=["confirmed:1"])
+
+
 async def test_facts_are_forgotten_with_the_events(inbox: Inbox, clock: Clock) -> None:
     """What a query has confirmed is known for ever; a fact of verified events only as long as these can come again."""
     hint = await claimed(inbox, key="hint:1")
