@@ -507,11 +507,7 @@ class Session:
         return cls(**settings)
 
     def with_options(
-        self,
-        *,
-        timeouts: Timeouts | None = None,
-        retry: RetryPolicy | None = None,
-        journal: "Journal | None" = None,
+        self, *, timeouts: Timeouts | None = None, retry: RetryPolicy | None = None, journal: "Journal | None" = None
     ) -> Self:
         """Return a copy with other timeouts, retries or another journal; closing it does not close the connections.
 
@@ -542,12 +538,7 @@ class Session:
         return copy
 
     def send(
-        self,
-        request: Request[R],
-        *,
-        timeout: float | None = None,
-        intent: str | None = None,
-        shield: bool = False,
+        self, request: Request[R], *, timeout: float | None = None, intent: str | None = None, shield: bool = False
     ) -> Coroutine[Any, Any, R]:
         """Send a request object, as the methods of the namespaces do.
 
@@ -836,11 +827,7 @@ class Session:
 
     @frameless_async
     async def inquire(
-        self,
-        question: Request[Response],
-        *,
-        timeout: float | None = None,
-        asked: Mapping[str, object] | None = None,
+        self, question: Request[Response], *, timeout: float | None = None, asked: Mapping[str, object] | None = None
     ) -> tuple[Call, Reply]:
         """Send a query, and return the call and the unread reply, so that you can store both.
 

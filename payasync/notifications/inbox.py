@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from attrs import evolve, field, fields, frozen
 
@@ -150,20 +150,6 @@ class Claim:
     known: Mapping[str | None, bool] = field(factory=dict)
 
 
-class Mark(NamedTuple):
-    """What is recorded of a handler with a fact.
-
-    Attributes:
-        fact: The fact that it has got, as in `Received`.
-        name: The handler's name.
-        verified: Whether it got the fact from a verified event.
-    """
-
-    fact: str
-    name: str
-    verified: bool
-
-
 FORGET_BATCH: Final = 500
 """Events that one transaction deletes, so that other transactions do not wait long."""
 MAX_AHEAD: Final = 60.0
@@ -211,20 +197,19 @@ class Inbox(ABC):
         """Extend a lease to `lease` seconds from now; return `False` if it is lost."""
         return await self._run(lambda now: _change(claim, SQL["extend"], until=now + timedelta(seconds=lease)))
 
-    async def handled(self, claim: Claim, handler: str, mark: "Mark | None" = None) -> bool:
-        """Record that a handler has handled the event; return `False` if the lease is lost.
+    async def handled(self, claim: Claim, handler: str) -> bool:
+        """Record that a handler has handled the event, and has got its fact; return `False` if the lease is lost.
 
         Args:
             claim: The lease.
-            handler: What is recorded of the handler with the event.
-            mark: What is recorded of it with the event's fact.
+            handler: The handler's name. After a blank it may have more, which is recorded with this event alone.
         """
-        return await self._run(lambda _: self._mark(claim, handler, mark))
+        return await self._run(lambda _: self._mark(claim, handler))
 
-    def _mark(self, claim: Claim, handler: str, mark: "Mark | None") -> Statements[bool]:
+    def _mark(self, claim: Claim, handler: str) -> Statements[bool]:
         held = yield from _change(claim, self._mark_handled, handler=handler)
-        if held and mark is not None:
-            yield SQL["add_fact"], {"id": claim.event.id, **mark._asdict()}
+        if held:
+            yield SQL["add_fact"], {"id": claim.event.id, "handler": handler.partition(" ")[0]}
         return held
 
     async def read(self, claim: Claim) -> Claim:
@@ -383,8 +368,8 @@ def _claims(ids: list[int]) -> Statements[list[Claim]]:
     for mark in (yield SQL["known"], {"ids": json.dumps(ids)}):
         known[mark["id"]][mark["handler"]] = bool(mark["verified"]) or known[mark["id"]].get(mark["handler"], False)
     found: dict[int, dict[str, Any]] = {row["id"]: {**row, "handled": handled[row["key"]]} for row in rows}
-    leased = [each for each in ids if each in found]
-    return [Claim(event=_event(found[each]), fence=found[each]["fence"], known=known[each]) for each in leased]
+    ids = [each for each in ids if each in found]
+    return [Claim(event=_event(found[each]), fence=found[each]["fence"], known=known[each]) for each in ids]
 
 
 def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:
@@ -406,10 +391,9 @@ def _is_copy(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
 def _end(claim: Claim, values: Mapping[str, Any], now: datetime) -> Statements[bool]:
     """End a lease. A handled event supersedes held ones of its key; a held one gives way to the next of its key."""
     ended = yield from _change(claim, SQL["finish"], **values)
-    if ended and values["state"] == "held":
-        yield SQL["release"], {"id": claim.event.id, "now": now}
-    if ended and values["state"] == "done" and not values["reason"]:  # a reason says why it was not handled
-        yield SQL["supersede"], {"id": claim.event.id, "now": now}
+    was_handled = values["state"] == "done" and not values["reason"]  # a reason says why it was not
+    if ended and (was_handled or values["state"] == "held"):
+        yield SQL["supersede" if was_handled else "release"], {"id": claim.event.id, "now": now}
     return ended
 
 

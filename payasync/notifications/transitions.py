@@ -18,7 +18,7 @@ from payasync.errors import (
     describe_error,
 )
 from payasync.evidence.comparison import find_another, find_breach, named_merchants
-from payasync.notifications.inbox import Claim, Inbox, InboxEvent, Mark, State
+from payasync.notifications.inbox import Claim, Inbox, InboxEvent, State
 from payasync.notifications.notification import (
     CONFIRMED,
     HINT,
@@ -66,7 +66,6 @@ class Transition:
             has failed.
         path: The path of the field for which an event is held, for the log.
         handler: What is recorded of the last handler, if it is stored together with the state.
-        mark: What is recorded of it with the event's fact.
     """
 
     state: State
@@ -74,7 +73,6 @@ class Transition:
     wait: float | None = None
     path: str | None = field(default=None, eq=False)
     handler: str = ""
-    mark: Mark | None = field(default=None, eq=False)
 
 
 def limit_failures(transition: Transition, failures: int, attempts: int) -> Transition:
@@ -265,13 +263,6 @@ class Confirmed:
 def hint_key(notification: Notification, *, signed: bool = False) -> str:
     """Return the key of a hint that is not confirmed yet."""
     return f"{SIGNED if signed else HINT}{notification.kind or ''}:{notification.digest}"
-
-
-def release_key(key: str, event_id: int, *, may_recur: bool = False) -> str:
-    """Return another key for a hint that was not confirmed, because the same hint may be true if it arrives again."""
-    own = f":{event_id}"
-    is_hint = key.startswith((HINT, SIGNED))
-    return key + own if (may_recur or is_hint) and not key.endswith(own) else key
 
 
 def choose_query(notification: Notification, profile: Profile) -> Request[Response] | Transition:
@@ -523,7 +514,7 @@ class Confirmer:
     sends: Sends
     clock: Callable[[], float]
 
-    async def confirm(self, hint: Notification, claim: Claim, age: float) -> Notification | Transition:
+    async def confirm(self, hint: Notification, claim: Claim) -> Notification | Transition:
         """Return a hint with the service's response, or the next state of its event.
 
         A verified event may be of an earlier send, if its number was sent more than once. Then it is a hint, too.
@@ -531,12 +522,11 @@ class Confirmer:
         Args:
             hint: The notification.
             claim: The lease on its event.
-            age: Seconds since it was received.
 
         Raises:
             StorageError: The journal or the inbox cannot be read.
         """
-        event = claim.event
+        event, age = claim.event, self.clock() - hint.received_at.timestamp()
         sends, early = await self.sends.count(hint, hint.state) if hint.verified else (1, 0.0)
         if hint.verified and sends == 1:
             return await self._rename(claim, hint) if "#" in (event.fact or hint.dedup_key) else hint
@@ -563,8 +553,8 @@ class Confirmer:
             ended: No handler is called for it any more. Then it has no fact.
         """
         key = hint_key(hint) if ended and event.key.startswith(CONFIRMED) else event.key
-        key = release_key(key, event.id, may_recur=hint.verified and self.sends.may_recur(hint))
-        await self.inbox.own(claim, key, fact=None if ended else event.fact)
+        own = f":{event.id}" if key.startswith((HINT, SIGNED)) or (hint.verified and self.sends.may_recur(hint)) else ""
+        await self.inbox.own(claim, key.removesuffix(own) + own, fact=None if ended else event.fact)
 
     async def _rename(self, claim: Claim, hint: Notification) -> Notification | Transition:
         """Give an event its key and its fact without the sends, if those after the first one were refused since."""
@@ -575,16 +565,15 @@ class Confirmer:
 
     async def _own(self, claim: Claim, hint: Notification, found: Confirmed) -> bool:
         """Give an event the key and the fact that confirm it, unless another one with these waits."""
-        event, others = claim.event, list[str]()
-        if event.key.startswith(SIGNED):  # before its key was shared
-            others.append((await self.sends.name(hint)).key)
+        event = claim.event
+        own = [(await self.sends.name(hint)).key] if event.key.startswith(SIGNED) else []  # before its key was shared
         fact = (event.fact if found.key == event.key else None) or found.fact  # of the send before which it came
-        if await self.inbox.own(claim, found.key, fact=fact, others=others):
+        if await self.inbox.own(claim, found.key, fact=fact, others=own):
             return True
         if fact is None or hint.verified:
             return False
         # What has the key may have ended before all handlers had the fact. Its marks say which ones have it.
-        return await self.inbox.own(claim, f"{found.key}:{event.id}", fact=fact, others=[found.key, *others])
+        return await self.inbox.own(claim, f"{found.key}:{event.id}", fact=fact, others=[found.key, *own])
 
     async def _query(self, hint: Notification, claim: Claim, age: float) -> Confirmed | Transition:
         query = choose_query(hint, self.profile)

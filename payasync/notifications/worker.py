@@ -17,7 +17,7 @@ from payasync.errors import ConfigurationError, InvalidArgumentError, StorageErr
 from payasync.evidence.comparison import named_merchants
 from payasync.middleware.observe import log
 from payasync.notifications.handler_transaction import Begin, HandlerTransaction, hash_mark
-from payasync.notifications.inbox import Claim, Inbox, InboxEvent, Mark
+from payasync.notifications.inbox import Claim, Inbox, InboxEvent
 from payasync.notifications.notification import (
     CONFIRMED,
     HELD,
@@ -366,7 +366,7 @@ class Worker:
         finish = partial(self.inbox.finish, claim, transition.state, transition.reason, wait, failed=not only_waits)
         if not transition.handler:
             return await finish()
-        mark = self.inbox.handled(claim, transition.handler, transition.mark)
+        mark = self.inbox.handled(claim, transition.handler)
         if isinstance(self.inbox, SqliteInbox):  # it runs calls in their order, in one commit if possible
             return (await asyncio.gather(mark, finish()))[1]
         await mark
@@ -399,16 +399,14 @@ class Worker:
             if isinstance(handlers, Transition):
                 return handlers
             if notification.kind in CONFIRMABLE:
-                age = self.pace.clock() - notification.received_at.timestamp()
-                confirmed = await self.confirmer.confirm(notification, claim, age)
+                confirmed = await self.confirmer.confirm(notification, claim)
                 if isinstance(confirmed, Transition):
                     return confirmed
                 notification = confirmed
             before = claim.event
             # A fact that holds the number of sends may be another one since.
-            if notification.dedup_key != before.key or (
-                notification.kind in CONFIRMABLE and "#" in (before.fact or "#")
-            ):
+            changed = notification.kind in CONFIRMABLE and "#" in (before.fact or "#")
+            if changed or notification.dedup_key != before.key:
                 claim = await self.inbox.read(claim)
             remaining = await self._find_remaining(handlers, notification, before, claim)
         except StorageError as error:
@@ -431,7 +429,7 @@ class Worker:
         if held := await self._find_contradiction(remaining if is_hint else waiting, notification):
             return held
         for each in known:
-            await self.inbox.handled(claim, each.done_name(notification), _build_mark(each, notification, claim))
+            await self.inbox.handled(claim, each.done_name(notification))
         if not (is_hint and known) or remaining:
             return remaining
         await self.confirmer.release(claim, before, notification, ended=True)
@@ -453,11 +451,10 @@ class Worker:
         was_hint = event.key.startswith((SIGNED, HELD)) and not event.verified
         hint = self.shared() or (was_hint and key_owner(profile) != ("merchant", True))
         verified = signed and (not hint or any(named_merchants(profile, read.document, read.data)))
-        # A key of no kind, until the profile knows the name of the event.
         asked = verified and event.key.startswith(CONFIRMED)  # while its key was shared
-        renamed = (
-            prefixed or asked or (read.kind != event.kind and event.key.startswith(("webhook:", "weak:", f"{HINT}:")))
-        )
+        # A key of no kind, until the profile knows the name of the event.
+        unknown = read.kind != event.kind and event.key.startswith(("webhook:", "weak:", f"{HINT}:"))
+        renamed = prefixed or asked or unknown
         factless = verified and event.fact is None and read.kind in CONFIRMABLE and read.state is not None
         if renamed or factless:  # its key and its fact are those that it would have if it came now
             name = await self.confirmer.sends.name(read) if verified else Name(hint_key(read, signed=signed))
@@ -495,52 +492,45 @@ class Worker:
         self, handlers: Sequence[Handler], notification: Notification, claim: Claim, is_held: IsHeld
     ) -> Transition | None:
         """Call each handler, also after one that fails, but none without a lease."""
-        failures = list[str]()
+        failures, event = list[str](), claim.event.fact or notification.dedup_key
         for number, handler in enumerate(handlers, start=1):
+            thread = f"payasync-handler {self.inbox!r} {self.merchant_id} {handler.name} {event}"
             if handler.plain:
-                await self._await_earlier(handler, notification, claim)
+                await self._await_earlier(thread, handler, notification)
             if not await is_held():
                 return None
             try:
-                await self._run(handler, notification, claim)
+                await self._run(handler, notification, claim, thread)
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the user's code
                 failures.append(_note_failure(handler.name, error, notification))
                 continue
-            name, mark = handler.done_name(notification), _build_mark(handler, notification, claim)
+            name = handler.done_name(notification)
             if number == len(handlers) and not failures:
-                return Transition("done", handler=name, mark=mark)
-            if not await self.inbox.handled(claim, name, mark):
-                reason = "; ".join(failures)
-                return Transition("pending", reason, wait=0.0, handler=name, mark=mark)  # for the next lease
+                return Transition("done", handler=name)
+            if not await self.inbox.handled(claim, name):
+                return Transition("pending", "; ".join(failures), wait=0.0, handler=name)  # for the next lease
         return Transition("pending", "; ".join(failures)) if failures else Transition("done")
 
-    async def _run(self, handler: Handler, notification: Notification, claim: Claim) -> None:
+    async def _run(self, handler: Handler, notification: Notification, claim: Claim, thread: str) -> None:
         call: Callable[[], Any] = partial(handler.function, notification)
         if handler.transaction is not None:
-            fact = (
-                claim.event.fact if notification.confirmed is not None else None
-            )  # the service may say it in other words
-            mark = hash_mark(handler.name, self.merchant_id, fact or notification.dedup_key)
+            confirmed = notification.confirmed is not None  # the service may say its fact in other words next time
+            mark = hash_mark(handler.name, self.merchant_id, (confirmed and claim.event.fact) or notification.dedup_key)
             now = datetime.fromtimestamp(self.pace.clock(), UTC)
             call = partial(handler.transaction.call, mark, now, partial(handler.function, notification))
         seconds, warn = self.limits.handler_timeout, partial(_warn, handler.name, notification)
-        name = self._name_thread(handler, notification, claim) if handler.plain else ""
-        result = await run_in_thread(name, seconds, call, warn) if handler.plain else call()
+        result = await run_in_thread(thread, seconds, call, warn) if handler.plain else call()
         if isawaitable(result):  # also of a plain function that wraps an `async def` one
             result = await run_within(seconds, result, warn)
         if handler.transaction is not None and not result:
             words = "%(handler)s was not called for event %(event_id)s: its mark is already stored"
             log(logger, logging.INFO, "handler.not_called", words, handler=handler.name, event_id=notification.id)
 
-    async def _await_earlier(self, handler: Handler, notification: Notification, claim: Claim) -> None:
+    async def _await_earlier(self, thread: str, handler: Handler, notification: Notification) -> None:
         """Wait for the thread of a call for the same event whose receiver was closed, or whose loop has ended."""
-        name, warn = self._name_thread(handler, notification, claim), partial(_warn, handler.name, notification)
-        for earlier in [each for each in living_threads() if each.name == name]:
+        warn = partial(_warn, handler.name, notification)
+        for earlier in [each for each in living_threads() if each.name == thread]:
             await run_in_thread("payasync-handler", self.limits.handler_timeout, earlier.join, warn)
-
-    def _name_thread(self, handler: Handler, notification: Notification, claim: Claim) -> str:
-        event = claim.event.fact or notification.dedup_key
-        return f"payasync-handler {self.inbox!r} {self.merchant_id} {handler.name} {event}"
 
 
 def _is_known(handler: Handler, before: InboxEvent, claim: Claim, *, is_hint: bool) -> bool:
@@ -559,11 +549,6 @@ def _is_known(handler: Handler, before: InboxEvent, claim: Claim, *, is_hint: bo
         return known != [] and not any(known)
     # The handlers of an event of an earlier version are known by their names alone, if it was verified then.
     return known != [] or (before.verified and before.fact is None and handler.name in before.handled)
-
-
-def _build_mark(handler: Handler, notification: Notification, claim: Claim) -> Mark | None:
-    fact = claim.event.fact
-    return None if fact is None else Mark(fact, handler.name, notification.confirmed is None)
 
 
 def _warn(who: str, notification: Notification) -> None:

@@ -52,10 +52,7 @@ _NEEDS: Final[Mapping[Group, Mapping[str, tuple[str, ...]]]] = {
         "how to query": ("refund_status", *_SIGNING),
         **dict.fromkeys(_FIND, ()),
     },
-    "notifications": {
-        "verification": ("notification.verification",),
-        "acknowledgement": ("notification.ack_status",),
-    },
+    "notifications": {"verification": ("notification.verification",), "acknowledgement": ("notification.ack_status",)},
 }
 """What each group needs, the most urgent first, and the points that say it."""
 _OF_KIND: Final[Mapping[str, tuple[str, ...]]] = {
@@ -66,10 +63,7 @@ _OF_KIND: Final[Mapping[str, tuple[str, ...]]] = {
 _PROOFS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "body": {_SIGNATURE: ("notification.signature", *_SIGNING), _DUPLICATES: ()},
     "header": {_SIGNATURE: _SIGNING, _DUPLICATES: ()},
-    "none": {
-        "how to confirm it": (*_OF_KIND["payment"], *_OF_KIND["refund"], *_SIGNING),
-        **dict.fromkeys(_FIND, ()),
-    },
+    "none": {"how to confirm it": (*_OF_KIND["payment"], *_OF_KIND["refund"], *_SIGNING), **dict.fromkeys(_FIND, ())},
 }
 """What notifications need besides, by how they are verified. Other ones are identified by `webhook-id` or a query."""
 _QUERIES: Final = dict(zip(_OF_KIND, SOUGHT, strict=True))

@@ -468,8 +468,7 @@ class AnswerShape:
     out_trade_no: str | None = _a_compared_path("outTradeNo", (*_ORDERS, *_REFUNDS))
     out_refund_no: str | None = _a_compared_path("outRefundNo", _REFUNDS)
     total_amt: str | None = _a_compared_path(
-        "totalAmt (payments.create: amount)",
-        (*_PAYMENTS, "orders.place", "orders.query", *_REFUNDS),
+        "totalAmt (payments.create: amount)", (*_PAYMENTS, "orders.place", "orders.query", *_REFUNDS)
     )
     refund_amt: str | None = _a_compared_path("refundAmt", _REFUNDS)
     currency: str | None = _a_compared_path("currency", ("payments.create", "orders.place", "orders.query"))
@@ -762,9 +761,7 @@ class NotificationShape:
         ),
     )
     kinds: Mapping[str, tuple[str, ...]] = field(
-        factory=dict,
-        converter=to_dict_of_tuples,
-        metadata=asks("the service's names of events, by our kinds", ()),
+        factory=dict, converter=to_dict_of_tuples, metadata=asks("the service's names of events, by our kinds", ())
     )
     tells: Mapping[str, str] = field(
         factory=dict,

@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 
     from payasync.transport.deadlines import Deadline
 
-ALWAYS: Final = {
-    "Accept": "application/json",
-    "Accept-Encoding": "identity",
-    "User-Agent": f"payasync/{__version__}",
-}
+ALWAYS: Final = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": f"payasync/{__version__}"}
 """The headers of every request. Not gzip, because 194 kB of it can inflate to 200 MB."""
 
 SHORT: Final = 1 << 15

@@ -51,14 +51,7 @@ class Transport:
         max_response_bytes: The limit of a response; a longer one is not read to its end.
     """
 
-    def __init__(
-        self,
-        base_url: URL,
-        *,
-        pools: PoolSettings,
-        proxy: Secret | None,
-        max_response_bytes: int,
-    ) -> None:
+    def __init__(self, base_url: URL, *, pools: PoolSettings, proxy: Secret | None, max_response_bytes: int) -> None:
         self.base: str = canonical_url(base_url)
         self._pools = Pools(pools, self.base)
         self._proxy = proxy
@@ -213,10 +206,7 @@ _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (aiohttp.ClientConnectorSSLError, "the TLS handshake failed"),
     (aiohttp.ClientProxyConnectionError, "the proxy does not respond"),
     (aiohttp.ConnectionTimeoutError, "no connection in time"),
-    (
-        LeaseOverError,
-        "the journal's lease on this write, or the life of its idempotency key, is over",
-    ),
+    (LeaseOverError, "the journal's lease on this write, or the life of its idempotency key, is over"),
     (NoFreeConnectionError, "no connection was free in time: raise max_connections (with http, its connector's limit)"),
     (TooLateError, "too little time was left to send it"),
     (TimeoutError, "no response in time"),

@@ -23,7 +23,6 @@ from payasync.notifications import (
     Receiver,
     SqliteInbox,
 )
-from payasync.notifications.inbox import Mark
 from payasync.sandbox import PROFILE
 from payasync.testing import Signed, sign_notification
 from tests.inside import until
@@ -114,10 +113,10 @@ class Tampered(SqliteInbox):
         await self._pass("extend")
         return await super().extend(claim, lease)
 
-    async def handled(self, claim: Claim, handler: str, mark: Mark | None = None) -> bool:
+    async def handled(self, claim: Claim, handler: str) -> bool:
         """Remember a handler."""
         await self._pass("handled")
-        return await super().handled(claim, handler, mark)
+        return await super().handled(claim, handler)
 
     async def own(self, claim: Claim, key: str, **given: Any) -> bool:
         """Give an event another key."""
@@ -193,7 +192,7 @@ class Shop:
         async def record(notification: Notification) -> None:
             got.append(notification)
 
-        record.__qualname__ = f"recording {next(self._ids)}"
+        record.__qualname__ = f"recording_{next(self._ids)}"
         self.receiver.on(kind, **settings)(record)
         return got
 

@@ -19,7 +19,6 @@ sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync import Credentials, Profile, Session
 from payasync.notifications import Added, Claim, Received, Receiver, SqliteInbox
-from payasync.notifications.inbox import Mark
 from payasync.settings import Pace
 from tests.notifications.shop import Books, keep_books
 
@@ -55,10 +54,10 @@ class KillableInbox(SqliteInbox):
             reached("claimed")
         return claims
 
-    async def handled(self, claim: Claim, handler: str, mark: Mark | None = None) -> bool:
+    async def handled(self, claim: Claim, handler: str) -> bool:
         """Remember a handler."""
         reached("credited" if "credited" in handler else "mailed")
-        return await super().handled(claim, handler, mark)
+        return await super().handled(claim, handler)
 
     async def finish(self, claim: Claim, *args: Any, **given: Any) -> bool:
         """End a lease."""

@@ -11,7 +11,6 @@ from attrs import evolve
 from payasync import Credentials, InvalidArgumentError, SessionClosedError, StorageError
 from payasync.notifications import Claim, InboxEvent, Notification, PostgresInbox, SqliteInbox
 from payasync.notifications.dispatcher import POLL_SECONDS
-from payasync.notifications.inbox import Mark
 from payasync.notifications.ingest import build_received as kept
 from payasync.notifications.verification import verification_of
 from tests.inside import turns, until
@@ -380,9 +379,9 @@ async def test_last_mark_is_stored_before_the_end(tmp_path: Path, postgres_dsn: 
     class Recording(PostgresInbox):
         """An inbox that records what is stored, and when an end is about to be."""
 
-        async def handled(self, claim: Claim, handler: str, mark: Mark | None = None) -> bool:
+        async def handled(self, claim: Claim, handler: str) -> bool:
             """Store a mark."""
-            is_stored = await super().handled(claim, handler, mark)
+            is_stored = await super().handled(claim, handler)
             steps.append(handler)
             return is_stored
 

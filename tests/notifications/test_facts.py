@@ -368,7 +368,7 @@ async def test_handler_that_is_done_stays_done_after_the_event_stopped(
     expected: list[dict[str, Any] | None] = [{}]
     settings: dict[str, Any] = {"says": BY_ID, "attempts": ends, "expect": lambda _: expected[0]}
     async with sending(tmp_path, ORDER, UNDER_WAY, **settings) as shop:
-        mailed = list[int]()
+        mailed = list[int | None]()
 
         @shop.receiver.on("payment", name="mail")
         async def mail(notification: Notification) -> None:

@@ -19,7 +19,6 @@ from payasync.notifications.inbox import (
     Claim,
     Inbox,
     InboxEvent,
-    Mark,
     Received,
     State,
 )
@@ -699,13 +698,17 @@ async def test_handlers_of_a_fact_are_known(inbox: Inbox) -> None:
 
     An empty name stands for all handlers of an event that is done.
     """
+    hint = await claimed(inbox, key="hint:1")
+    await inbox.own(hint, "confirmed:1", fact=FACT)
+    for name in ("credit confirmed:1", "mail confirmed:1"):
+        await inbox.handled(hint, name)
+    await inbox.finish(hint, "dead")
     first = await claimed(inbox, key="webhook:1", verified=True, fact=FACT)
-    for name, verified in (("credit", False), ("mail", False), ("mail", True)):
-        await inbox.handled(first, name, Mark(FACT, name, verified=verified))
-    await inbox.handled(first, "other", Mark("payment:paid:T2", "other", verified=True))
+    await inbox.handled(first, "mail")
     before = await known(inbox, "webhook:2")
     await inbox.finish(first, "done")
 
+    assert {"credit": False, "mail": False} == first.known
     assert {"credit": False, "mail": True} == before
     assert {**before, "": True} == await known(inbox, "webhook:6")
     assert {} == await known(inbox, "webhook:3", "payment:paid:T3") == await known(inbox, "webhook:4", None)
@@ -769,12 +772,12 @@ async def test_facts_are_forgotten_with_the_events(inbox: Inbox, clock: Clock) -
     """What a query has confirmed is known for ever; a fact of verified events only as long as these can come again."""
     hint = await claimed(inbox, key="hint:1")
     await inbox.own(hint, "confirmed:1:1", fact=FACT)
-    await inbox.handled(hint, "credit", Mark(FACT, "credit", verified=False))
+    await inbox.handled(hint, "credit")
     await inbox.finish(hint, "done")
     for number, lasting in enumerate((True, False), start=2):
         fact = f"payment:paid:T{number}"
         claim = await claimed(inbox, key=fact, verified=True, fact=fact, lasting=lasting)
-        await inbox.handled(claim, "credit", Mark(fact, "credit", verified=True))
+        await inbox.handled(claim, "credit")
         await inbox.finish(claim, "done")
     clock.advance(3600)
     await inbox.forget(datetime.fromtimestamp(clock(), UTC))

@@ -62,8 +62,8 @@ SELECT id, state, key FROM payasync_events WHERE fact = :fact AND due IS NOT NUL
 
 -- name: add_fact
 INSERT INTO payasync_facts (fact, handler, verified, lasting, since)
-SELECT :fact, :name, CAST(:verified AS boolean), lasting OR NOT CAST(:verified AS boolean), :now
-FROM payasync_events WHERE id = :id
+SELECT fact, :handler, substr(key, 1, 10) <> 'confirmed:', lasting OR substr(key, 1, 10) = 'confirmed:', :now
+FROM payasync_events WHERE id = :id AND fact IS NOT NULL
 ON CONFLICT DO NOTHING RETURNING fact;
 
 -- name: extend
