@@ -94,7 +94,7 @@ class Sender(Shop):
     def say(self, word: int | str, *headers: tuple[str, str], path: int = 1, after: Event | None = None) -> None:
         """Respond to queries so from now on, or to writes."""
         if word == REFUSED:
-            said = answer(400, b'{"code":"SBX_INVALID"}')
+            said = answer(400, b'{"code":"SBX_INVALID"}', after=after)
         else:
             state = word if isinstance(word, str) else self.thing.words[word]
             facts = {"code": "SBX_OK", "merchantId": "M1", "totalAmt": 450, "status": state, **self.thing.number}

@@ -1,8 +1,10 @@
 """A verified event and one that a query has confirmed are one, if both say the same fact: a number and its state."""
 
+import asyncio
 import json
 from collections import Counter
 from pathlib import Path
+from threading import Event
 from typing import Any, Final, Literal
 
 import pytest
@@ -12,10 +14,24 @@ from payasync import Profile
 from payasync.notifications import InboxEvent, Notification
 from payasync.notifications.transitions import QUERY_PAUSE
 from payasync.signing import SortedPairs
-from tests.journal.service import SAYS
+from tests.inside import turns, until
+from tests.journal.service import QUARANTINE, SAYS
 from tests.notifications.databases import by_sqlite3, credited_in
 from tests.notifications.merchant import CREDENTIALS, RENEWED, opened
-from tests.notifications.sender import DONE, ENDED, ORDER, REFUND, SHAPE, UNDER_WAY, UNSIGNED, Sender, Thing, sending
+from tests.notifications.sender import (
+    DONE,
+    ENDED,
+    ORDER,
+    REFUND,
+    REFUSED,
+    SHAPE,
+    UNDER_WAY,
+    UNSIGNED,
+    Sender,
+    Thing,
+    sending,
+)
+from tests.notifications.test_plain_handlers import Blocking
 
 MINE: Final = {"merchantId": "M1"}
 THINGS: Final = pytest.mark.parametrize("thing", [REFUND, ORDER], ids=str)
@@ -30,6 +46,8 @@ def whose(owner: Literal["", "shared", "merchant"], says: Profile = SAYS) -> Pro
 SHARED: Final = whose("shared")
 BY_ID: Final = evolve(SHARED, notification=evolve(SHAPE, id={}))
 """The header of each message identifies its event."""
+NAMELESS: Final = evolve(SAYS, states=evolve(SAYS.states, order={}, payment={}))
+"""The profile knows no states of payments."""
 
 
 async def ended(shop: Sender) -> list[str]:
@@ -138,8 +156,12 @@ async def test_fact_that_one_handler_got_stays_known(tmp_path: Path) -> None:
         assert ["paid", "closed"] == shop.heard
 
 
-async def test_handlers_that_ended_before_the_key_was_shared_have_ended(tmp_path: Path) -> None:
-    """A verified event that is asked about, because the key is shared since, calls the rest of its handlers only."""
+@pytest.mark.parametrize("then", [SAYS, NAMELESS], ids=["fact", "none"])
+async def test_handlers_that_ended_before_the_key_was_shared_have_ended(then: Profile, tmp_path: Path) -> None:
+    """A verified event that is asked about, because the key is shared since, calls the rest of its handlers only.
+
+    It has no fact if its state was unknown then, or if it is of an earlier version.
+    """
     fails, told = [True], list[str]()
 
     async def shop_has(profile: Profile, shop: Sender) -> InboxEvent:
@@ -157,18 +179,18 @@ async def test_handlers_that_ended_before_the_key_was_shared_have_ended(tmp_path
                     raise OSError
                 told.append("mail")
 
-            if profile is SAYS:
+            if profile is then:
                 await each.take({**ORDER.number, "status": ORDER.words[DONE]})
             for _ in range(3):
                 await each.receiver.settle()
-                if fails or profile is not SAYS:
+                if fails or profile is not then:
                     shop.clock.advance(QUERY_PAUSE)
             return await each.last()
 
     async with sending(tmp_path, ORDER, UNDER_WAY) as shop:
         await shop.receiver.aclose()
         shop.say(DONE)
-        before = await shop_has(SAYS, shop)
+        before = await shop_has(then, shop)
         after = await shop_has(SHARED, shop)
 
         assert ("pending", "done") == (before.state, after.state)
@@ -227,26 +249,31 @@ async def test_another_word_for_the_same_state_calls_no_handler_again(says: Prof
         assert (["done"], ["paid"], [1, 2]) == (states, shop.heard, mailed)
 
 
-async def test_key_that_is_shared_for_a_while_calls_no_handler_again(tmp_path: Path) -> None:
-    """If an event is verified, then asked about because the key is shared, then verified again, it is one event."""
-    told = Counter[str]()
+@pytest.mark.parametrize("fails", [0, 1], ids=["credited as verified", "credited as a hint"])
+async def test_key_that_is_shared_for_a_while_calls_no_handler_again(fails: int, tmp_path: Path) -> None:
+    """If an event is verified, then asked about because the key is shared, then verified again, it is one event.
 
-    async def handled(owner: Literal["shared", "merchant"], shop: Sender) -> str:
-        async with opened(
-            tmp_path, profile=whose(owner, BY_ID), credentials=CREDENTIALS, session=shop.pay, clock=shop.clock
-        ) as each:
+    The next message about the same number and state is another event, as ever.
+    """
+    called = Counter[str]()
+
+    async def handle(owner: Literal["shared", "merchant"], shop: Sender, *, new: bool = False) -> str:
+        settings: dict[str, Any] = {"credentials": CREDENTIALS, "session": shop.pay, "clock": shop.clock}
+        async with opened(tmp_path, profile=whose(owner, BY_ID), **settings) as each:
 
             @each.receiver.on("payment", name="credit")
             async def credit(_: Notification) -> None:
-                told["credit"] += 1
+                called["credit"] += 1
+                if called["credit"] <= fails:
+                    raise OSError
 
             @each.receiver.on("payment", name="mail")
             async def mail(_: Notification) -> None:
-                told["mail"] += 1
-                if told["mail"] < 3:
+                called["mail"] += 1
+                if called["mail"] < 3:
                     raise OSError
 
-            if not told:
+            if new:
                 await each.take({**ORDER.number, "status": ORDER.words[DONE]})
             state = (await each.last()).state
             shop.clock.advance(QUERY_PAUSE)
@@ -255,9 +282,11 @@ async def test_key_that_is_shared_for_a_while_calls_no_handler_again(tmp_path: P
     async with sending(tmp_path, ORDER, UNDER_WAY) as shop:
         await shop.receiver.aclose()
         shop.say(DONE)
-        states = [await handled("merchant", shop), await handled("shared", shop), await handled("merchant", shop)]
+        states = [await handle("merchant", shop, new=True), await handle("shared", shop)]
+        states += [await handle("merchant", shop), await handle("merchant", shop, new=True)]
 
-        assert (["pending", "pending", "done"], {"credit": 1, "mail": 3}) == (states, told)
+        assert ["pending", "pending", "done", "done"] == states
+        assert {"credit": 2 + fails, "mail": 4} == called
 
 
 @pytest.mark.parametrize("says", [SHARED, BY_ID], ids=["number and state", "message"])
@@ -297,27 +326,30 @@ async def test_number_of_the_service_is_no_order(tmp_path: Path) -> None:
         assert ["paid", "paid"] == shop.heard
 
 
-@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("first", [True, False], ids=["verified first", "confirmed first"])
 async def test_state_that_the_profile_learns_is_a_fact(tmp_path: Path, *, first: bool) -> None:
     """If a verified event came before the profile knew its state, it is compared with confirmed ones when it is due."""
-    unknown = evolve(BY_ID, states=evolve(BY_ID.states, order={}, payment={}))
+    unknown = evolve(BY_ID, states=NAMELESS.states)
     async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID) as shop:
         await shop.receiver.aclose()
-        async with opened(tmp_path, profile=unknown, credentials=CREDENTIALS, clock=shop.clock) as before:
-            await before.take({**ORDER.number, "status": ORDER.words[DONE], **MINE})
-            (event,) = await before.receiver.events()
-        shop.say(DONE)
-        again = opened(tmp_path, profile=BY_ID, credentials=CREDENTIALS, session=shop.pay, clock=shop.clock)
-        async with again as later:
-            got = later.recording()
-            if first:
-                await later.receiver.settle()
-            await later.take({**ORDER.number, "status": ORDER.words[DONE]})
-            for _ in range(3):
-                await later.receiver.settle()
-                shop.clock.advance(QUERY_PAUSE)
+        settings: dict[str, Any] = {"credentials": CREDENTIALS, "session": shop.pay, "clock": shop.clock}
+        async with opened(tmp_path, profile=unknown, **settings) as before:
 
-        assert (None, 1) == (event.fact, len(got))
+            @before.receiver.on("payment", name="record")
+            async def fail(_: Notification) -> None:
+                raise OSError
+
+            event = await before.handled({**ORDER.number, "status": ORDER.words[DONE], **MINE})
+        shop.say(DONE)
+        async with opened(tmp_path, profile=BY_ID, **settings) as later:
+            got = later.recording()
+            shop.clock.advance(QUERY_PAUSE * first)
+            await later.handled({**ORDER.number, "status": ORDER.words[DONE]})
+            for _ in range(3):
+                shop.clock.advance(QUERY_PAUSE)
+                await later.receiver.settle()
+
+        assert ((None, "pending"), [first]) == ((event.fact, event.state), [each.verified for each in got])
 
 
 @pytest.mark.parametrize("verified", [False, True])
@@ -430,3 +462,92 @@ async def test_effect_is_committed_once_though_the_word_changes(tmp_path: Path) 
             each.path.unlink()
 
         assert 1 == database.count()
+
+
+async def test_thread_of_the_same_fact_is_waited_for(tmp_path: Path) -> None:
+    """If a thread outlives its receiver, the same event calls the function after it, also if it is a hint by then."""
+    handler = Blocking()
+    async with sending(tmp_path, ORDER, UNDER_WAY) as shop:
+        await shop.receiver.aclose()
+        shop.say(DONE)
+        settings: dict[str, Any] = {"credentials": CREDENTIALS, "session": shop.pay, "clock": shop.clock, "lease": 30}
+        async with opened(tmp_path, profile=whose("merchant"), **settings) as before:
+            before.receiver.on("payment", name="credit")(handler)
+            await before.take({**ORDER.number, "status": ORDER.words[DONE]})
+            await until(lambda: handler.now)
+        async with opened(tmp_path, profile=SHARED, **settings) as later:
+            later.receiver.on("payment", name="credit")(handler)
+            shop.clock.advance(31)
+            async with later.receiver:
+                await until(lambda: shop.queries)
+                await turns(1000)
+                handler.go.set()
+                event = await later.last()
+
+        assert ("done", 2, 1) == (event.state, handler.calls, handler.most)
+
+
+async def test_hints_that_no_handler_gets_are_deleted(tmp_path: Path) -> None:
+    """Whoever sends many hints about one payment leaves nothing behind after the retention."""
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=UNSIGNED) as shop:
+        shop.say(DONE)
+        for serial in range(3):
+            await shop.told(DONE, serial=serial)
+            await ended(shop)
+        await shop.later(40 * 24 * 3600)
+
+        assert (['confirmed:payment:["T1","SBX_PAID"]'], ["paid"]) == (
+            [key for key, _ in await shop.keys()],
+            shop.heard,
+        )
+
+
+@pytest.mark.parametrize("says", [SHARED, BY_ID], ids=["number and state", "message"])
+async def test_second_failure_is_another_fact(says: Profile, tmp_path: Path) -> None:
+    """If a refund fails again, each handler hears of it, though the first "failed" was under way with one of them."""
+    async with sending(tmp_path, REFUND, ENDED, says=says) as shop:
+        mailed = list[int | None]()
+
+        @shop.receiver.on("refund", name="mail")
+        async def mail(notification: Notification) -> None:
+            mailed.append(notification.id)
+            if len(mailed) == 1:
+                raise OSError
+
+        await shop.told(**MINE)
+        await shop.send(UNDER_WAY)
+        shop.say(ENDED)
+        await shop.later(QUARANTINE + QUERY_PAUSE)
+        await shop.told()
+        await ended(shop)
+
+        assert ["failed", "failed"] == shop.heard
+        assert mailed[:2] == [1, 1]
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+@pytest.mark.parametrize("says", [SHARED, BY_ID], ids=["number and state", "message"])
+async def test_failure_beside_a_send_that_is_refused_is_handled_once(
+    says: Profile, tmp_path: Path, *, confirmed: bool
+) -> None:
+    """If a refund is sent again, and refused, an event that came in between is about the first send.
+
+    A hint about that, before it or after it, is the same.
+    """
+    async with sending(tmp_path, REFUND, ENDED, says=says) as shop:
+        shop.say(ENDED)
+        if confirmed:
+            await shop.told()
+            await ended(shop)
+        refused = Event()
+        repeat = asyncio.create_task(shop.send(REFUSED, after=refused))
+        await until(lambda: 2 == sum(each.path == REFUND.paths[0] for each in shop.recorder.requests))
+        waiting = await shop.told(**MINE)
+        refused.set()
+        await repeat
+        await ended(shop)
+        if not confirmed:
+            await shop.told()
+        await ended(shop)
+
+        assert ("pending", ["failed"]) == (waiting.state, shop.heard)

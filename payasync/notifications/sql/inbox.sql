@@ -94,18 +94,13 @@ SET state = :state, reason = :reason, due = :due, since = :now,
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: supersede
--- What was held before its key was known has `held:` before the key. Of events that a query has confirmed with one fact,
--- each has a key of its own. SQLite would read all that is held if it were not told the index; PostgreSQL takes this for
--- a comment.
+-- What was held before its key was known has `held:` before the key. SQLite would read all that is held if it were not
+-- told the index; PostgreSQL takes this for a comment.
 UPDATE payasync_events SET state = 'superseded', since = :now WHERE id IN (
     SELECT other.id FROM payasync_events AS event
     JOIN payasync_events AS other /* INDEXED BY sqlite_autoindex_payasync_events_1 */
     ON other.key IN (event.key, 'held:' || event.key)
-    WHERE event.id = :id AND other.id <> :id AND other.state = 'held'
-    UNION ALL SELECT other.id FROM payasync_events AS event
-    JOIN payasync_events AS other /* INDEXED BY payasync_events_fact */ ON other.fact = event.fact
-    WHERE event.id = :id AND other.id <> :id AND other.state = 'held'
-    AND substr(event.key, 1, 10) = 'confirmed:' AND substr(other.key, 1, 10) = 'confirmed:')
+    WHERE event.id = :id AND other.id <> :id AND other.state = 'held')
 RETURNING id;
 
 -- name: release
