@@ -142,7 +142,7 @@ class Claim:
         fence: The number of this lease. A later lease has a higher number, and this lease is then lost.
         known: The names of the handlers that have got the event's fact; whether they got it from a verified event. An
             empty name stands for all handlers: another event of the fact is done. `None` says that a query has
-            confirmed one of two events of the fact, and that the other one is being handled, or was interrupted.
+            confirmed one of two events of the fact, and that the other one is being handled.
     """
 
     event: InboxEvent
@@ -197,20 +197,20 @@ class Inbox(ABC):
         """Extend a lease to `lease` seconds from now; return `False` if it is lost."""
         return await self._run(lambda now: _change(claim, SQL["extend"], until=now + timedelta(seconds=lease)))
 
-    async def handled(self, claim: Claim, handler: str) -> bool:
+    async def handled(self, claim: Claim, handler: str, *, as_copy: bool = False) -> bool:
         """Record that a handler has handled the event, and has got its fact; return `False` if the lease is lost.
 
         Args:
             claim: The lease.
             handler: The handler's name. After a blank it may have more, which is recorded with this event alone.
+            as_copy: The handler was not called, because it has got the fact from an event that a query confirmed. Return
+                `False`, and record nothing, also if another verified event was the copy of that.
         """
-        return await self._run(lambda _: self._mark(claim, handler))
+        return await self._run(lambda _: self._mark(claim, handler, as_copy))
 
-    def _mark(self, claim: Claim, handler: str) -> Statements[bool]:
-        held = yield from _change(claim, self._mark_handled, handler=handler)
-        if held:
-            yield SQL["add_fact"], {"id": claim.event.id, "handler": handler.partition(" ")[0]}
-        return held
+    def _mark(self, claim: Claim, handler: str, as_copy: bool) -> Statements[bool]:  # noqa: FBT001 - as in `handled`
+        is_first = yield from _change(claim, SQL["add_fact"], handler=handler.partition(" ")[0])
+        return (is_first or not as_copy) and (yield from _change(claim, self._mark_handled, handler=handler))
 
     async def read(self, claim: Claim) -> Claim:
         """Return a lease as it is after the event has got another key or fact."""
@@ -391,9 +391,9 @@ def _is_copy(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
 def _end(claim: Claim, values: Mapping[str, Any], now: datetime) -> Statements[bool]:
     """End a lease. A handled event supersedes held ones of its key; a held one gives way to the next of its key."""
     ended = yield from _change(claim, SQL["finish"], **values)
-    was_handled = values["state"] == "done" and not values["reason"]  # a reason says why it was not
-    if ended and (was_handled or values["state"] == "held"):
-        yield SQL["supersede" if was_handled else "release"], {"id": claim.event.id, "now": now}
+    followers = {"held": ("supersede", "release"), "done": () if values["reason"] else ("supersede",)}  # or not handled
+    for each in followers.get(values["state"], ()) if ended else ():
+        yield SQL[each], {"id": claim.event.id, "now": now}
     return ended
 
 

@@ -404,9 +404,9 @@ class Worker:
                     return confirmed
                 notification = confirmed
             before = claim.event
-            # A fact that holds the number of sends may be another one since.
+            # A fact that holds the number of sends may be another one since, and another event of it may be leased.
             changed = notification.kind in CONFIRMABLE and "#" in (before.fact or "#")
-            if changed or notification.dedup_key != before.key:
+            if changed or notification.confirmed is not None or notification.dedup_key != before.key:
                 claim = await self.inbox.read(claim)
             remaining = await self._find_remaining(handlers, notification, before, claim)
         except StorageError as error:
@@ -428,8 +428,8 @@ class Worker:
             return Transition("pending", "another event about the same is being handled", pause)
         if held := await self._find_contradiction(remaining if is_hint else waiting, notification):
             return held
-        for each in known:
-            await self.inbox.handled(claim, each.done_name(notification))
+        record = partial(self.inbox.handled, claim, as_copy=not is_hint)
+        remaining += [each for each in known if not await record(each.done_name(notification))]
         if not (is_hint and known) or remaining:
             return remaining
         await self.confirmer.release(claim, before, notification, ended=True)

@@ -113,10 +113,10 @@ class Tampered(SqliteInbox):
         await self._pass("extend")
         return await super().extend(claim, lease)
 
-    async def handled(self, claim: Claim, handler: str) -> bool:
+    async def handled(self, claim: Claim, handler: str, **given: Any) -> bool:
         """Remember a handler."""
         await self._pass("handled")
-        return await super().handled(claim, handler)
+        return await super().handled(claim, handler, **given)
 
     async def own(self, claim: Claim, key: str, **given: Any) -> bool:
         """Give an event another key."""

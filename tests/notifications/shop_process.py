@@ -54,10 +54,10 @@ class KillableInbox(SqliteInbox):
             reached("claimed")
         return claims
 
-    async def handled(self, claim: Claim, handler: str) -> bool:
+    async def handled(self, claim: Claim, handler: str, **given: Any) -> bool:
         """Remember a handler."""
         reached("credited" if "credited" in handler else "mailed")
-        return await super().handled(claim, handler)
+        return await super().handled(claim, handler, **given)
 
     async def finish(self, claim: Claim, *args: Any, **given: Any) -> bool:
         """End a lease."""

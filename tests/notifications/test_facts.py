@@ -303,14 +303,15 @@ async def test_fact_is_remembered_after_the_retention(says: Profile, tmp_path: P
 
 
 @pytest.mark.parametrize("hint", [False, True])
-async def test_one_hint_takes_the_place_of_one_event(tmp_path: Path, *, hint: bool) -> None:
+@pytest.mark.parametrize("together", [False, True])
+async def test_one_hint_takes_the_place_of_one_event(tmp_path: Path, *, hint: bool, together: bool) -> None:
     """Of several events of one fact under keys of their own, each is handled, and a confirmed hint is one of them."""
     async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID) as shop:
         shop.say(DONE)
         if hint:
             await shop.told(DONE)
         for serial in range(3):
-            await shop.told(DONE, serial=serial, **MINE)
+            await (shop.tell if together else shop.told)(DONE, serial=serial, **MINE)
         states = await ended(shop)
 
         assert (["done"] * (3 + hint), ["paid"] * 3) == (states, shop.heard)

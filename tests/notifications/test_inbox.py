@@ -726,37 +726,64 @@ async def test_events_of_a_fact_are_handled_one_after_the_other(inbox: Inbox) ->
     assert {"": False} == await known(inbox, "webhook:2")
 
 
-@pytest.mark.parametrize(("wait", "barred"), [(None, True), (0.0, False)], ids=["interrupted", "failed"])
-async def test_interrupted_event_of_a_fact_is_handled_first(inbox: Inbox, wait: float | None, *, barred: bool) -> None:
-    """An event that a query has confirmed may have had its effect if it was interrupted: another one waits for it."""
+@pytest.mark.parametrize("interrupted", [False, True])
+async def test_one_of_two_events_of_a_fact_waits(inbox: Inbox, *, interrupted: bool) -> None:
+    """If a verified event and a confirmed one are leased together, only one waits, until the other one has ended.
+
+    The confirmed one is first if it was interrupted, because it may have had its effect.
+    """
     hint = await claimed(inbox, key="hint:1")
     await inbox.own(hint, "confirmed:1", fact=FACT)
-    await inbox.finish(hint, "pending", wait=wait)
-    (hint,) = await inbox.claim(1, LEASE)
-    await inbox.finish(hint, "pending", wait=60.0)
-
-    assert ([None] if barred else []) == list(await known(inbox, "webhook:1"))
-
-
-async def test_event_waits_for_those_that_were_leased_before(inbox: Inbox) -> None:
-    """If a verified event and a confirmed one are leased together, only the confirmed one waits."""
-    hint = await claimed(inbox, key="hint:1")
-    await inbox.own(hint, "confirmed:1", fact=FACT)
-    await inbox.finish(hint, "pending", wait=0)
+    await inbox.finish(hint, "pending", wait=None if interrupted else 0)
     await inbox.add(received("webhook:1", verified=True, fact=FACT))
     claims = {each.event.id: each for each in await inbox.claim(2, LEASE)}
+    together = [list(claims[number].known) for number in (1, 2)]
+    await inbox.finish(claims[2], "pending", wait=0, failed=False)
+    hint = await inbox.read(claims[1])
+    await inbox.finish(hint, "pending", wait=60)
+    (alone,) = await inbox.claim(2, LEASE)
 
-    assert ([None], []) == (list(claims[1].known), list(claims[2].known))
+    assert [[None], [None] * interrupted] == together
+    assert ({}, {}) == (hint.known, alone.known)
 
 
-async def test_one_confirmed_event_of_a_fact_waits_at_a_time(inbox: Inbox) -> None:
-    """While an event that a query has confirmed is not done, no other one of its fact is confirmed."""
-    first, second = await claimed(inbox, key="hint:1"), await claimed(inbox, key="hint:2")
-    await inbox.own(first, "confirmed:1", fact=FACT)
-    barred = await inbox.own(second, "confirmed:1:2", fact=FACT)
-    await inbox.finish(first, "dead")
+@pytest.mark.parametrize("order", [1, -1], ids=["in order", "in reverse"])
+async def test_first_confirmed_event_of_a_fact_waits(inbox: Inbox, order: int) -> None:
+    """While an event that a query has confirmed is not done, no later one of its fact is confirmed."""
+    claims = [await claimed(inbox, key=f"hint:{number}") for number in (1, 2)]
+    owned = {each.event.id: await inbox.own(each, f"confirmed:{each.event.id}", fact=FACT) for each in claims[::order]}
+    barred = await inbox.own(claims[1], "confirmed:1:2", fact=FACT)
+    await inbox.finish(claims[0], "dead")
 
-    assert (False, True) == (barred, await inbox.own(second, "confirmed:1:2", fact=FACT))
+    assert ({1: True, 2: order < 0}, False) == (owned, barred)
+    assert await inbox.own(claims[1], "confirmed:1:2", fact=FACT)
+
+
+async def test_one_verified_event_is_the_copy_of_a_confirmed_one(inbox: Inbox) -> None:
+    """Of verified events that were leased together after a confirmed one of their fact, one is its copy."""
+    hint = await claimed(inbox, key="hint:1")
+    await inbox.own(hint, "confirmed:1", fact=FACT)
+    await inbox.handled(hint, "credit confirmed:1")
+    await inbox.finish(hint, "done")
+    first, second = [await claimed(inbox, key=f"webhook:{number}", verified=True, fact=FACT) for number in (1, 2)]
+    copies = [await inbox.handled(each, "credit", as_copy=True) for each in (first, second)]
+    handled = [each.handled for each in await inbox.events(after=1)]
+
+    assert ([True, False], [{"credit"}, set()]) == (copies, handled)
+
+
+async def test_last_held_event_that_a_query_confirmed_stays(inbox: Inbox, clock: Clock) -> None:
+    """Of events that a query confirmed under one key, the last held one stays, so that strangers leave no more behind."""
+    for number in (1, 2, 3):
+        hint = await claimed(inbox, key=f"hint:{number}", digest=str(number))
+        await inbox.own(hint, "confirmed:1", fact=FACT)
+        await inbox.finish(hint, "held", "it is unexpected")
+    states = [each.state for each in await inbox.events()]
+    clock.advance(3600)
+    await inbox.forget(datetime.fromtimestamp(clock(), UTC))
+
+    assert ["superseded", "superseded", "held"] == states
+    assert ["confirmed:1"] == [each.key for each in await inbox.events()]
 
 
 @pytest.mark.parametrize("fact", [None, FACT], ids=["earlier version", "this version"])

@@ -38,8 +38,8 @@ SELECT * FROM payasync_events WHERE state NOT IN ('done', 'superseded') AND key 
 
 -- name: known
 -- The handlers that have got the facts of events. An empty name stands for all handlers of another event that is done.
--- No name says that a query has confirmed one of two events, and that the other is being handled, or was interrupted. If
--- both are leased together, the confirmed one waits, unless it was interrupted.
+-- No name says that a query has confirmed one of two events, and that the other is being handled. If both are leased
+-- together, the verified one does not wait, unless the confirmed one was interrupted: it may have had its effect.
 SELECT event.id, known.handler, known.verified FROM payasync_events AS event
 JOIN payasync_facts AS known ON known.fact = event.fact
 WHERE event.id IN (SELECT CAST(value AS bigint) FROM json_each(:ids))
@@ -50,7 +50,7 @@ WHERE event.id IN (SELECT CAST(value AS bigint) FROM json_each(:ids)) AND other.
 AND (
     other.state = 'done'
     OR (
-        other.due IS NOT NULL AND other.attempts > other.failures AND (
+        other.state = 'leased' AND (
             substr(event.key, 1, 10) = 'confirmed:'
             OR (substr(other.key, 1, 10) = 'confirmed:' AND (
                 other.attempts > other.failures + 1
@@ -63,7 +63,7 @@ SELECT id, state, key FROM payasync_events WHERE fact = :fact AND due IS NOT NUL
 -- name: add_fact
 INSERT INTO payasync_facts (fact, handler, verified, lasting, since)
 SELECT fact, :handler, substr(key, 1, 10) <> 'confirmed:', lasting OR substr(key, 1, 10) = 'confirmed:', :now
-FROM payasync_events WHERE id = :id AND fact IS NOT NULL
+FROM payasync_events WHERE id = :id AND state = 'leased' AND fence = :fence AND fact IS NOT NULL
 ON CONFLICT DO NOTHING RETURNING fact;
 
 -- name: extend
@@ -72,7 +72,7 @@ WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: own
 -- A held event does not stand in the way of another one, unless both are the same. Of those that a query confirms with
--- one fact, one waits.
+-- one fact, the first one waits.
 UPDATE payasync_events
 SET key = :key, verified = COALESCE(CAST(:verified AS boolean), verified), fact = :fact
 WHERE id = :id AND state = 'leased' AND fence = :fence
@@ -83,7 +83,7 @@ AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key IN (SELECT value FROM json_each(:others)) AND other.id <> :id
     AND other.fact IS NULL AND (other.due IS NOT NULL OR other.state = 'done'))
 AND NOT (substr(:key, 1, 10) = 'confirmed:' AND EXISTS (
-    SELECT 1 FROM payasync_events AS other WHERE other.fact = :fact AND other.id <> :id AND other.due IS NOT NULL
+    SELECT 1 FROM payasync_events AS other WHERE other.fact = :fact AND other.id < :id AND other.due IS NOT NULL
     AND substr(other.key, 1, 10) = 'confirmed:'))
 RETURNING id;
 
@@ -94,13 +94,18 @@ SET state = :state, reason = :reason, due = :due, since = :now,
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: supersede
--- What was held before its key was known has `held:` before the key. SQLite would read all that is held if it were not
--- told the index; PostgreSQL takes this for a comment.
-UPDATE payasync_events SET state = 'superseded', since = :now WHERE id IN (
+-- What was held before its key was known has `held:` before the key. An event that a query has confirmed supersedes
+-- others also if it is held, and these can be deleted. SQLite would read all that is held if it were not told the index;
+-- PostgreSQL takes this for a comment.
+UPDATE payasync_events SET
+    state = 'superseded', since = :now,
+    key = CASE WHEN substr(key, 1, 10) = 'confirmed:' THEN 'hint:' || key || ':' || id ELSE key END
+WHERE id IN (
     SELECT other.id FROM payasync_events AS event
     JOIN payasync_events AS other /* INDEXED BY sqlite_autoindex_payasync_events_1 */
     ON other.key IN (event.key, 'held:' || event.key)
-    WHERE event.id = :id AND other.id <> :id AND other.state = 'held')
+    WHERE event.id = :id AND other.id <> :id AND other.state = 'held'
+    AND (event.state <> 'held' OR substr(event.key, 1, 10) = 'confirmed:'))
 RETURNING id;
 
 -- name: release
