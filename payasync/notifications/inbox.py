@@ -203,8 +203,8 @@ class Inbox(ABC):
         Args:
             claim: The lease.
             handler: The handler's name. After a blank it may have more, which is recorded with this event alone.
-            as_copy: The handler was not called, because it has got the fact from an event that a query confirmed. Return
-                `False`, and record nothing, also if another verified event was the copy of that.
+            as_copy: The handler was not called, because it has got the fact from an event that a query confirmed.
+                Return `False`, and record nothing, also if another verified event was the copy of that.
         """
         return await self._run(lambda _: self._mark(claim, handler, as_copy))
 
@@ -431,12 +431,11 @@ def _rename_and_replay(values: Mapping[str, Any]) -> Statements[bool]:
     return bool(renamed) and (yield from _replay(values))
 
 
-def _forget(values: Mapping[str, Any]) -> Statements[tuple[int, int]]:
-    """Return how many events were deleted, and of how many others only the key is left."""
+def _forget(values: Mapping[str, Any]) -> Statements[tuple[int, int, int]]:
+    """Return how many events were deleted, of how many others only the key is left, and how many facts were deleted."""
     deleted = yield SQL["forget"], values
     emptied = yield SQL["empty"], values
-    yield SQL["forget_facts"], values
-    return len(deleted), len(emptied)
+    return len(deleted), len(emptied), len((yield SQL["forget_facts"], values))
 
 
 _COLUMNS: Final = tuple(each.name for each in fields(InboxEvent))

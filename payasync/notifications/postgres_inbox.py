@@ -23,8 +23,8 @@ T = TypeVar("T")
 class PostgresInbox(Inbox):
     """Stores notifications in a PostgreSQL database, as `Inbox` promises.
 
-    The first use connects, and creates the tables `payasync_events` and `payasync_migrations`. Due times and leases
-    follow the server's clock, not those of its clients.
+    The first use connects, and creates the tables `payasync_events`, `payasync_facts` and `payasync_migrations`. Due
+    times and leases follow the server's clock, not those of its clients.
 
     Args:
         dsn: Such as `postgresql://user:password@host/database`. libpq's variables complete it.

@@ -47,8 +47,8 @@ MAX_WAIT: Final = 3600.0
 MAX_INTERRUPTIONS: Final = 32
 """A crash is not a failure, but a handler that ends its process each time must not run for ever."""
 MAX_REASON: Final = 300
-SAME: Final = "another event was confirmed as the same"
-"""Why an event was not handled."""
+SAME: Final = "another event about the same was handled, or waits"
+"""Why an event that a query has confirmed was not handled."""
 
 
 def _cut(reason: str) -> str:

@@ -428,12 +428,11 @@ class Worker:
             return Transition("pending", "another event about the same is being handled", pause)
         if held := await self._find_contradiction(remaining if is_hint else waiting, notification):
             return held
+        if is_hint and known and not remaining:
+            await self.confirmer.release(claim, before, notification, ended=True)
+            return Transition("done", SAME)
         record = partial(self.inbox.handled, claim, as_copy=not is_hint)
-        remaining += [each for each in known if not await record(each.done_name(notification))]
-        if not (is_hint and known) or remaining:
-            return remaining
-        await self.confirmer.release(claim, before, notification, ended=True)
-        return Transition("done", SAME)
+        return remaining + [each for each in known if not await record(each.done_name(notification))]
 
     async def _read(self, claim: Claim) -> Notification | Transition:
         """Return the notification of an event, or a transition with the reason why it is held or dead."""

@@ -773,7 +773,7 @@ async def test_one_verified_event_is_the_copy_of_a_confirmed_one(inbox: Inbox) -
 
 
 async def test_last_held_event_that_a_query_confirmed_stays(inbox: Inbox, clock: Clock) -> None:
-    """Of events that a query confirmed under one key, the last held one stays, so that strangers leave no more behind."""
+    """Of events that a query confirmed with one fact, the last held one stays: strangers leave no more behind."""
     for number in (1, 2, 3):
         hint = await claimed(inbox, key=f"hint:{number}", digest=str(number))
         await inbox.own(hint, "confirmed:1", fact=FACT)
@@ -784,6 +784,17 @@ async def test_last_held_event_that_a_query_confirmed_stays(inbox: Inbox, clock:
 
     assert ["superseded", "superseded", "held"] == states
     assert ["confirmed:1"] == [each.key for each in await inbox.events()]
+
+
+async def test_event_gets_a_fact_beside_another_of_its_key(inbox: Inbox) -> None:
+    """An event that keeps its key gets a fact, also if another event of the key is done: a person replayed it."""
+    await inbox.finish(await claimed(inbox, key="webhook:1"), "done")
+    await inbox.add(received("webhook:1", "other"))
+    await inbox.replay(2)
+    (claim,) = await inbox.claim(1, LEASE)
+
+    assert await inbox.own(claim, "webhook:1", fact=FACT)
+    assert FACT == (await inbox.read(claim)).event.fact
 
 
 @pytest.mark.parametrize("fact", [None, FACT], ids=["earlier version", "this version"])
@@ -806,9 +817,13 @@ async def test_facts_are_forgotten_with_the_events(inbox: Inbox, clock: Clock) -
         claim = await claimed(inbox, key=fact, verified=True, fact=fact, lasting=lasting)
         await inbox.handled(claim, "credit")
         await inbox.finish(claim, "done")
+    dead = await claimed(inbox, key="webhook:4", verified=True, fact="payment:paid:T4")
+    await inbox.handled(dead, "credit")
+    await inbox.finish(dead, "dead")
     clock.advance(3600)
     await inbox.forget(datetime.fromtimestamp(clock(), UTC))
 
+    assert {"credit": True} == await known(inbox, "webhook:5", "payment:paid:T4")
     assert {"credit": False, "": False} == await known(inbox, "webhook:1")
     assert {"credit": True, "": True} == await known(inbox, "webhook:2", "payment:paid:T2")
     assert {} == await known(inbox, "webhook:3", "payment:paid:T3")

@@ -8,9 +8,10 @@ import psycopg
 import pytest
 
 from payasync.credentials import Secret
-from payasync.notifications import Added, PostgresInbox
+from payasync.notifications import Added, Claim, PostgresInbox
 from payasync.notifications.inbox import MAX_AHEAD, SQL
 from payasync.notifications.postgres_inbox import to_psycopg
+from tests.inside import until
 from tests.journal.building import LEASE, START, Clock
 from tests.notifications.inbox_building import received
 from tests.plans import Plan, dearer, plan
@@ -105,6 +106,30 @@ async def test_claiming_does_not_wait_for_who_is_at_it(postgres_dsn: str, clock:
     assert ["b"] == [claim.event.key for claim in claimed]
 
 
+async def test_confirmed_event_sees_what_is_being_leased(postgres_dsn: str, clock: Clock) -> None:
+    """Two claims at once do not see each other. A confirmed event waits for the other one, and looks again."""
+    async with (
+        several(postgres_dsn, clock) as (inbox, *_),
+        await psycopg.AsyncConnection.connect(postgres_dsn) as other,
+    ):
+        await inbox.add(received("hint:1"))
+        (hint,) = await inbox.claim(1, LEASE)
+        await inbox.add(received("webhook:1", verified=True, fact="payment:paid:T1"))
+        await other.execute("UPDATE payasync_events SET state = 'leased' WHERE id = 2")
+
+        async def confirm() -> Claim:
+            await inbox.own(hint, "confirmed:1", fact="payment:paid:T1")
+            return await inbox.read(hint)
+
+        confirming = asyncio.create_task(confirm())
+        with psycopg.connect(postgres_dsn, autocommit=True) as third:
+            await until(lambda: confirming.done() or third.execute(BLOCKED).fetchone() is not None)
+        await other.commit()
+        found = await confirming
+
+    assert [None] == list(found.known)
+
+
 async def test_time_is_the_servers(postgres_dsn: str) -> None:
     """Without a `clock`, leases and waits count from the PostgreSQL server's time."""
     inbox, waits = PostgresInbox(postgres_dsn), list[timedelta]()
@@ -142,6 +167,9 @@ SELECT 'key ' || n, 'd', false, true, '{}', '{}', %(now)s,
     CASE n %% 10 WHEN 0 THEN 'pending' WHEN 1 THEN 'held' ELSE 'done' END,
     CASE n %% 10 WHEN 0 THEN %(now)s END, %(now)s, 'payment:paid:' || n
 FROM generate_series(%(first)s::int, %(last)s::int) AS n"""
+BLOCKED: Final = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+FILL_FACTS: Final = """
+INSERT INTO payasync_facts SELECT fact, 'h', true, false, %(now)s FROM payasync_events ON CONFLICT DO NOTHING"""
 VALUES: Final[dict[str, Any]] = {
     "key": "key 7",
     "id": 7,
@@ -156,7 +184,7 @@ VALUES: Final[dict[str, Any]] = {
     "state": "pending",
     "handler": "h",
     "fact": "payment:paid:7",
-    "other": "key 8",
+    "others": '["key 8"]',
     "reason": "",
     "kind": "payment",
     "weak": False,
@@ -166,7 +194,6 @@ VALUES: Final[dict[str, Any]] = {
     "unless_done": True,
     "verified": True,
     "waited": 0,
-    "unheard": False,
     "ahead": START + timedelta(seconds=MAX_AHEAD),
 }
 
@@ -181,7 +208,8 @@ async def test_size_costs_nothing(postgres_dsn: str, clock: Clock) -> None:
     ):
         for first, last in ((1, 1000), (1001, 50_000)):
             await connection.execute(FILL, {"first": first, "last": last, "now": START})
-            await connection.execute("VACUUM ANALYZE payasync_events")
+            await connection.execute(FILL_FACTS, {"now": START})
+            await connection.execute("VACUUM ANALYZE payasync_events, payasync_facts")
             found.append(
                 {
                     name.upper(): await plan(connection, to_psycopg(text), VALUES)

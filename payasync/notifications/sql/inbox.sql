@@ -57,8 +57,8 @@ AND (
                 OR other.id NOT IN (SELECT CAST(value AS bigint) FROM json_each(:ids)))))));
 
 -- name: same_fact
--- Other events of a fact that are leased, and those that would be if they were not locked here.
-SELECT id, state, key FROM payasync_events WHERE fact = :fact AND due IS NOT NULL AND id <> :id /* FOR UPDATE */;
+-- Other events of a fact. In PostgreSQL this waits until those that are being leased are leased.
+SELECT id FROM payasync_events WHERE fact = :fact AND due IS NOT NULL AND id <> :id /* FOR UPDATE */;
 
 -- name: add_fact
 INSERT INTO payasync_facts (fact, handler, verified, lasting, since)
@@ -76,9 +76,9 @@ WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 UPDATE payasync_events
 SET key = :key, verified = COALESCE(CAST(:verified AS boolean), verified), fact = :fact
 WHERE id = :id AND state = 'leased' AND fence = :fence
-AND NOT EXISTS (
+AND (key = :key OR NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id
-    AND (other.state NOT IN ('held', 'superseded') OR other.digest = payasync_events.digest))
+    AND (other.state NOT IN ('held', 'superseded') OR other.digest = payasync_events.digest)))
 AND NOT EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key IN (SELECT value FROM json_each(:others)) AND other.id <> :id
     AND other.fact IS NULL AND (other.due IS NOT NULL OR other.state = 'done'))
@@ -94,9 +94,9 @@ SET state = :state, reason = :reason, due = :due, since = :now,
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: supersede
--- What was held before its key was known has `held:` before the key. An event that a query has confirmed supersedes
--- others also if it is held, and these can be deleted. SQLite would read all that is held if it were not told the index;
--- PostgreSQL takes this for a comment.
+-- What was held before its key was known has `held:` before the key. Of events of one fact that a query has confirmed,
+-- the newest one supersedes others also if it is held, and these can be deleted. SQLite would read all that is held if it
+-- were not told the indexes; PostgreSQL takes them for comments.
 UPDATE payasync_events SET
     state = 'superseded', since = :now,
     key = CASE WHEN substr(key, 1, 10) = 'confirmed:' THEN 'hint:' || key || ':' || id ELSE key END
@@ -104,8 +104,11 @@ WHERE id IN (
     SELECT other.id FROM payasync_events AS event
     JOIN payasync_events AS other /* INDEXED BY sqlite_autoindex_payasync_events_1 */
     ON other.key IN (event.key, 'held:' || event.key)
+    WHERE event.id = :id AND other.id <> :id AND other.state = 'held' AND event.state <> 'held'
+    UNION ALL SELECT other.id FROM payasync_events AS event
+    JOIN payasync_events AS other /* INDEXED BY payasync_events_fact */ ON other.fact = event.fact
     WHERE event.id = :id AND other.id <> :id AND other.state = 'held'
-    AND (event.state <> 'held' OR substr(event.key, 1, 10) = 'confirmed:'))
+    AND substr(event.key, 1, 10) = 'confirmed:' AND substr(other.key, 1, 10) = 'confirmed:')
 RETURNING id;
 
 -- name: release
@@ -181,4 +184,11 @@ UPDATE payasync_events SET raw = :nothing, headers = '{}' WHERE id IN (
 RETURNING id;
 
 -- name: forget_facts
-DELETE FROM payasync_facts WHERE NOT lasting AND since < :before RETURNING fact;
+-- An event that is not done can still be handled.
+DELETE FROM payasync_facts WHERE (fact, handler, verified) IN (
+    SELECT fact, handler, verified FROM payasync_facts WHERE NOT lasting AND since < :before
+    AND NOT EXISTS (
+        SELECT 1 FROM payasync_events AS event
+        WHERE event.fact = payasync_facts.fact AND event.state NOT IN ('done', 'superseded'))
+    ORDER BY since LIMIT :limit)
+RETURNING fact;
