@@ -423,7 +423,7 @@ class Worker:
         waiting = [each for each in handlers if each.done_name(notification) not in claim.event.handled]
         known = [each for each in waiting if _is_known(each, before, claim, is_hint=is_hint)]
         remaining = [each for each in waiting if each not in known]
-        if remaining and None in claim.known:
+        if None in claim.known:
             pause = IN_FLIGHT_PAUSE if is_hint else 1.0  # so that the two do not meet again
             return Transition("pending", "another event about the same is being handled", pause)
         if held := await self._find_contradiction(remaining if is_hint else waiting, notification):

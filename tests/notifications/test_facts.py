@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from typing import Any, Final, Literal
@@ -552,3 +554,47 @@ async def test_failure_beside_a_send_that_is_refused_is_handled_once(
         await ended(shop)
 
         assert ("pending", ["failed"]) == (waiting.state, shop.heard)
+
+
+async def test_hint_after_a_dead_event_calls_the_rest_of_the_handlers(tmp_path: Path) -> None:
+    """If a confirmed event is dead after one of two handlers, the next hint about its fact calls the other one."""
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=UNSIGNED, attempts=1) as shop:
+        mailed = list[int | None]()
+
+        @shop.receiver.on("payment", name="mail")
+        async def mail(notification: Notification) -> None:
+            mailed.append(notification.id)
+            if len(mailed) == 1:
+                raise OSError
+
+        shop.say(DONE)
+        dead = await shop.told(DONE)
+        await shop.later(QUERY_PAUSE)
+        done = await shop.told(DONE, serial=2)
+
+        assert ("dead", "done") == (dead.state, done.state)
+        assert (["paid"], [1, 2]) == (shop.heard, mailed)
+
+
+@pytest.mark.parametrize(("before", "after"), [(UNSIGNED, UNSIGNED), (SAYS, SHARED)], ids=["hint", "verified"])
+async def test_event_of_an_earlier_version_stays_handled(before: Profile, after: Profile, tmp_path: Path) -> None:
+    """What an earlier version has handled has no fact. Its key says that it was handled."""
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=before) as shop:
+        shop.say(DONE)
+        await shop.told(DONE)
+        await shop.receiver.aclose()
+        with closing(sqlite3.connect(shop.path, isolation_level=None)) as db:
+            db.executescript("UPDATE events SET fact = NULL; DELETE FROM facts;")
+        shop.clock.advance(QUERY_PAUSE)
+        settings: dict[str, Any] = {"profile": after, "credentials": CREDENTIALS, "session": shop.pay}
+        async with opened(tmp_path, clock=shop.clock, **settings) as later:
+            got = later.recording("payment")
+            body = json.dumps({"type": SHAPE.kinds["payment"][0], "data": ORDER.number}).encode()
+            signed = shop.sign({**ORDER.number, "status": ORDER.words[DONE]}, "payment")
+            await later.receiver.receive(*((body, {}) if after is UNSIGNED else (signed.raw, signed.headers)))
+            for _ in range(3):
+                await later.receiver.settle()
+                shop.clock.advance(QUERY_PAUSE)
+            states = await later.states()
+
+        assert (["paid"], [], ["done", "done"]) == (shop.heard, got, states)
