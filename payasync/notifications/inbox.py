@@ -103,7 +103,7 @@ class InboxEvent:
         failures: How many of these attempts failed; the others succeeded or were interrupted.
         reason: Why it is in that state, in one line; may be empty.
         due: When it can be leased, or when its lease ends; `None` in any other state.
-        handled: The names of the handlers that have handled it.
+        handled: The names of the handlers that have handled it. After a blank, the key under which they did may follow.
     """
 
     id: int

@@ -203,7 +203,9 @@ class Ingest:
             self._waiting -= 1
             self._waiting_bytes -= size
         if added in {Added.CONFLICT, Added.HELD}:
-            words = 'held a genuine notification: %(reason)s. See payasync journal --inbox or receiver.events("held")'
+            words = (
+                'held a genuine notification: %(reason)s. See receiver.events("held"), or payasync journal with --inbox'
+            )
             others = self._may_be_of_another(received)
             level = self._level(received.key.partition(":")[0]) if others else logging.WARNING
             reason = clean(received.held, MAX_REASON) or OTHER_BODY

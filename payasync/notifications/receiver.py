@@ -56,7 +56,7 @@ def _choose_service(
     """Return profile and credentials, by default those of the session.
 
     Raises:
-        ConfigurationError: One is missing, or has another type.
+        ConfigurationError: One is missing, or has another type, or they name two merchants.
     """
     if session is not None:
         _check_type("session", session, right=isinstance(session, Session))
@@ -67,6 +67,8 @@ def _choose_service(
         raise invalid_setting(name, "is missing: give Receiver(session=...), which has both, or give both of them")
     _check_type("profile", profile, right=isinstance(profile, Profile))
     _check_type("credentials", credentials, right=isinstance(credentials, Credentials))
+    if session is not None and session.merchant_id != credentials.merchant_id:
+        raise invalid_setting("credentials", "name another merchant than the session: give both of one merchant")
     return profile, credentials
 
 
@@ -326,8 +328,8 @@ class Receiver:
                 came as a payment, but names a refund.
 
         Returns:
-            Whether the event was replayed; `False` if it is done, in progress, or does not exist. `False` also if
-            another event of its key is in progress, or the event has come again with that kind.
+            Whether the event is due again. It can be held again: look at its state later. `False` if it is done, in
+            progress, or does not exist, if another event of its key is in progress, or if it came again with that kind.
 
         Raises:
             InvalidArgumentError: The number or the kind is invalid, or the event has another kind.

@@ -440,7 +440,7 @@ class Worker:
         try:
             read = parse_event(event, profile, event.kind)
         except InvalidArgumentError as error:
-            return Transition("held" if event.key.startswith(HELD) else "dead", describe_error(error))
+            return Transition("held" if event.key.startswith(HELD) else "dead", str(error))
         # The profile or the credentials may have been corrected since it came.
         if event.key.startswith(OF_ANOTHER) and (held := hold_another(read, self.merchant_id, profile)):
             return held

@@ -184,7 +184,7 @@ async def test_first_event_of_another_merchant_is_a_warning(tmp_path: Path, capl
 
     assert ["WARNING", "INFO"] == [each.levelname for each in caplog.records]
     assert "merchantId is '0001', expected '1'" in caplog.records[0].getMessage()
-    assert "payasync journal --inbox" in caplog.records[0].getMessage()
+    assert "payasync journal with --inbox" in caplog.records[0].getMessage()
 
 
 async def test_unreadable_event_warns_of_no_weak_key(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:

@@ -51,6 +51,9 @@ def test_public_names_are_pinned() -> None:
     assert PUBLIC.split() == public
 
 
+SESSION = Session("http://127.0.0.1:1", credentials=CREDENTIALS, profile=SIGNED)
+
+
 @pytest.mark.parametrize(
     ("settings", "field"),
     [
@@ -70,6 +73,7 @@ def test_public_names_are_pinned() -> None:
         ({"profile": "service.toml"}, "profile"),
         ({"profile": None}, "profile"),
         ({"credentials": "M1"}, "credentials"),
+        ({"credentials": evolve(CREDENTIALS, merchant_id="M2"), "session": SESSION}, "credentials"),
         ({"credentials": None}, "credentials"),
         ({"inbox": "inbox.db"}, "inbox"),
         ({"inbox": SqliteInbox}, "inbox"),
@@ -101,15 +105,12 @@ def test_on_refused_is_no_coroutine_function(given: Any, tmp_path: Path) -> None
         made(tmp_path, on_refused=given)
 
 
-SESSION = Session("http://127.0.0.1:1", credentials=CREDENTIALS, profile=SIGNED)
-
-
 @pytest.mark.parametrize(
     ("own", "statuses"),
     [
         ({}, [200, 400]),
         ({"profile": UNSIGNED}, [200, 200]),
-        ({"credentials": Credentials("M2", notification_keys=f"whsec_{'A' * 32}")}, [400, 400]),
+        ({"credentials": Credentials("M1", notification_keys=f"whsec_{'A' * 32}")}, [400, 400]),
     ],
 )
 async def test_session_says_profile_and_credentials(own: dict[str, Any], statuses: list[int], tmp_path: Path) -> None:
