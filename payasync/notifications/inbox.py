@@ -197,20 +197,21 @@ class Inbox(ABC):
         """Extend a lease to `lease` seconds from now; return `False` if it is lost."""
         return await self._run(lambda now: _change(claim, SQL["extend"], until=now + timedelta(seconds=lease)))
 
-    async def handled(self, claim: Claim, handler: str, *, as_copy: bool = False) -> bool:
+    async def handled(self, claim: Claim, handler: str, *, as_copy: bool = False) -> bool | None:
         """Record that a handler has handled the event, and has got its fact; return `False` if the lease is lost.
 
         Args:
             claim: The lease.
             handler: The handler's name. After a blank it may have more, which is recorded with this event alone.
             as_copy: The handler was not called, because it has got the fact from an event that a query confirmed.
-                Return `False`, and record nothing, also if another verified event was the copy of that.
+                Return `None`, and record nothing, if another verified event was the copy of that.
         """
         return await self._run(lambda _: self._mark(claim, handler, as_copy))
 
-    def _mark(self, claim: Claim, handler: str, as_copy: bool) -> Statements[bool]:  # noqa: FBT001 - as in `handled`
-        is_first = yield from _change(claim, SQL["add_fact"], handler=handler.partition(" ")[0])
-        return (is_first or not as_copy) and (yield from _change(claim, self._mark_handled, handler=handler))
+    def _mark(self, claim: Claim, handler: str, as_copy: bool) -> Statements[bool | None]:  # noqa: FBT001 - as above
+        if (yield from _change(claim, SQL["add_fact"], handler=handler.partition(" ")[0])) or not as_copy:
+            return (yield from _change(claim, self._mark_handled, handler=handler))
+        return None if (yield from _change(claim, SQL["is_leased"])) else False
 
     async def read(self, claim: Claim) -> Claim:
         """Return a lease as it is after the event has got another key or fact."""
@@ -368,8 +369,7 @@ def _claims(ids: list[int]) -> Statements[list[Claim]]:
     for mark in (yield SQL["known"], {"ids": json.dumps(ids)}):
         known[mark["id"]][mark["handler"]] = bool(mark["verified"]) or known[mark["id"]].get(mark["handler"], False)
     found: dict[int, dict[str, Any]] = {row["id"]: {**row, "handled": handled[row["key"]]} for row in rows}
-    ids = [each for each in ids if each in found]
-    return [Claim(event=_event(found[each]), fence=found[each]["fence"], known=known[each]) for each in ids]
+    return [Claim(event=_event(row), fence=row["fence"], known=known[row["id"]]) for row in map(found.get, ids) if row]
 
 
 def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:
@@ -378,8 +378,7 @@ def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:
 
 
 def _own(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
-    if values["fact"]:
-        yield SQL["same_fact"], {"id": claim.event.id, **values}  # so that none of them is leased until this is stored
+    yield SQL["same_fact"], {"id": claim.event.id, **values}  # so that none of them is leased until this is stored
     return (yield from _change(claim, SQL["own"], **values))
 
 
@@ -391,9 +390,10 @@ def _is_copy(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
 def _end(claim: Claim, values: Mapping[str, Any], now: datetime) -> Statements[bool]:
     """End a lease. A handled event supersedes held ones of its key; a held one gives way to the next of its key."""
     ended = yield from _change(claim, SQL["finish"], **values)
-    followers = {"held": ("supersede", "release"), "done": () if values["reason"] else ("supersede",)}  # or not handled
-    for each in followers.get(values["state"], ()) if ended else ():
-        yield SQL[each], {"id": claim.event.id, "now": now}
+    if ended and not (values["state"] == "done" and values["reason"]):  # a reason says why it was not handled
+        yield SQL["supersede"], {"id": claim.event.id, "now": now}
+    if ended and values["state"] == "held":
+        yield SQL["release"], {"id": claim.event.id, "now": now}
     return ended
 
 

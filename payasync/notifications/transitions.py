@@ -568,10 +568,9 @@ class Confirmer:
         event = claim.event
         own = [(await self.sends.name(hint)).key] if event.key.startswith(SIGNED) else []  # before its key was shared
         fact = (event.fact if found.key == event.key else None) or found.fact  # of the send before which it came
-        if await self.inbox.own(claim, found.key, fact=fact, others=own):
-            return True
-        if fact is None or hint.verified:
-            return False
+        owned = await self.inbox.own(claim, found.key, fact=fact, others=own)
+        if owned or fact is None or hint.verified:
+            return owned
         # What has the key may have ended before all handlers had the fact. Its marks say which ones have it.
         return await self.inbox.own(claim, f"{found.key}:{event.id}", fact=fact, others=[found.key, *own])
 

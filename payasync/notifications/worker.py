@@ -224,10 +224,11 @@ def build_handler(
         rule = "a handler takes a notification, and with transaction= a connection"
         wrong = f"cannot be called with {'that alone' if transaction is None else 'these two'}"
         raise ConfigurationError(f"{rule}: {_get_name(function)} {wrong}", field="handler")
-    if name is not None and (not isinstance(name, str) or name.split() != [name]):
+    name = _get_name(function) if name is None else name
+    if not isinstance(name, str) or name.split() != [name]:
         raise ConfigurationError(f"name must be a word, such as 'credit', not {name!r}", field="name")
     return Handler(
-        name=_get_name(function) if name is None else name,
+        name=name,
         kind=kind,
         function=function,
         plain=plain,
@@ -411,28 +412,29 @@ class Worker:
             remaining = await self._find_remaining(handlers, notification, before, claim)
         except StorageError as error:
             return Transition("pending", describe_error(error))
-        if isinstance(remaining, Transition):
+        if remaining is None or isinstance(remaining, Transition):
             return remaining
         return await self._call(remaining, notification, claim, is_held)
 
     async def _find_remaining(
         self, handlers: Sequence[Handler], notification: Notification, before: InboxEvent, claim: Claim
-    ) -> Sequence[Handler] | Transition:
-        """Return the handlers that have not got the event's fact, or the next state of the event."""
+    ) -> Sequence[Handler] | Transition | None:
+        """Return the handlers that have not got the event's fact, or the event's next state; `None` without a lease."""
         is_hint = notification.confirmed is not None
         waiting = [each for each in handlers if each.done_name(notification) not in claim.event.handled]
         known = [each for each in waiting if _is_known(each, before, claim, is_hint=is_hint)]
         remaining = [each for each in waiting if each not in known]
         if None in claim.known:
-            pause = IN_FLIGHT_PAUSE if is_hint else 1.0  # so that the two do not meet again
-            return Transition("pending", "another event about the same is being handled", pause)
+            # The waits differ, so that the two do not meet again.
+            return Transition("pending", "another event about the same is handled", IN_FLIGHT_PAUSE if is_hint else 1.0)
         if held := await self._find_contradiction(remaining if is_hint else waiting, notification):
             return held
         if is_hint and known and not remaining:
             await self.confirmer.release(claim, before, notification, ended=True)
             return Transition("done", SAME)
         record = partial(self.inbox.handled, claim, as_copy=not is_hint)
-        return remaining + [each for each in known if not await record(each.done_name(notification))]
+        recorded = {each.name: await record(each.done_name(notification)) for each in known}
+        return None if False in recorded.values() else [each for each in waiting if recorded.get(each.name) is None]
 
     async def _read(self, claim: Claim) -> Notification | Transition:
         """Return the notification of an event, or a transition with the reason why it is held or dead."""

@@ -113,7 +113,7 @@ class Tampered(SqliteInbox):
         await self._pass("extend")
         return await super().extend(claim, lease)
 
-    async def handled(self, claim: Claim, handler: str, **given: Any) -> bool:
+    async def handled(self, claim: Claim, handler: str, **given: Any) -> bool | None:
         """Remember a handler."""
         await self._pass("handled")
         return await super().handled(claim, handler, **given)

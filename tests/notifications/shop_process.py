@@ -54,7 +54,7 @@ class KillableInbox(SqliteInbox):
             reached("claimed")
         return claims
 
-    async def handled(self, claim: Claim, handler: str, **given: Any) -> bool:
+    async def handled(self, claim: Claim, handler: str, **given: Any) -> bool | None:
         """Remember a handler."""
         reached("credited" if "credited" in handler else "mailed")
         return await super().handled(claim, handler, **given)

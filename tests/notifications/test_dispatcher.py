@@ -379,7 +379,7 @@ async def test_last_mark_is_stored_before_the_end(tmp_path: Path, postgres_dsn: 
     class Recording(PostgresInbox):
         """An inbox that records what is stored, and when an end is about to be."""
 
-        async def handled(self, claim: Claim, handler: str, **given: Any) -> bool:
+        async def handled(self, claim: Claim, handler: str, **given: Any) -> bool | None:
             """Store a mark."""
             is_stored = await super().handled(claim, handler, **given)
             steps.append(handler)

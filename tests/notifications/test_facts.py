@@ -4,9 +4,10 @@ import asyncio
 import json
 import sqlite3
 from collections import Counter
-from contextlib import closing
+from contextlib import aclosing, closing
 from pathlib import Path
 from threading import Event
+from threading import enumerate as living_threads
 from typing import Any, Final, Literal
 
 import pytest
@@ -15,11 +16,12 @@ from attrs import evolve
 from payasync import Profile
 from payasync.notifications import Claim, InboxEvent, Notification, SqliteInbox
 from payasync.notifications.transitions import QUERY_PAUSE
+from payasync.sandbox import Sandbox
 from payasync.signing import SortedPairs
 from tests.inside import turns, until
 from tests.journal.service import QUARANTINE, SAYS
 from tests.notifications.databases import by_sqlite3, credited_in
-from tests.notifications.merchant import CREDENTIALS, RENEWED, opened
+from tests.notifications.merchant import CREDENTIALS, RENEWED, Clock, Tampered, opened
 from tests.notifications.sender import (
     DONE,
     ENDED,
@@ -483,8 +485,9 @@ async def test_thread_of_the_same_fact_is_waited_for(tmp_path: Path) -> None:
             later.receiver.on("payment", name="credit")(handler)
             shop.clock.advance(31)
             async with later.receiver:
-                await until(lambda: shop.queries)
-                await turns(1000)
+                await until(
+                    lambda: handler.now == 2 or any(each.name == "payasync-handler" for each in living_threads())
+                )
                 handler.go.set()
                 event = await later.last()
 
@@ -635,3 +638,28 @@ async def test_confirmed_event_looks_again_after_its_query(tmp_path: Path, monke
             states = await ended(shop)
 
         assert (["done", "done"], [False, True]) == (states, calls)
+
+
+async def test_copy_that_lost_its_lease_calls_no_handler(tmp_path: Path) -> None:
+    """If a verified event loses its lease before it is recorded as the copy of a hint, it calls no handler."""
+    async with Sandbox() as sandbox, sandbox.session() as pay:
+        clock, order = Clock(), await sandbox.given.paid_order()
+        inbox = Tampered(tmp_path / "inbox.db", clock)
+        assert isinstance(sandbox.profile.scheme, SortedPairs)
+        says = evolve(sandbox.profile, signature=evolve(sandbox.profile.scheme, service_key="shared"))
+        settings: dict[str, Any] = {"profile": says, "credentials": sandbox.credentials, "session": pay, "lease": 30}
+        async with opened(tmp_path, inbox=inbox, clock=clock, **settings) as shop:
+            got = shop.recording("payment")
+            data = {"outTradeNo": order, "status": "SBX_PAID"}
+            await shop.handled(data)
+            inbox.gates["handled"] = asyncio.Event()
+            await shop.take({**data, "merchantId": sandbox.credentials.merchant_id})
+            settling = asyncio.create_task(shop.receiver.settle())
+            await until(lambda: inbox.calls["handled"] == 2)
+            clock.advance(31)
+            async with aclosing(SqliteInbox(shop.path, clock=clock)) as other:
+                await other.claim(1, 30)
+            inbox.gates["handled"].set()
+            await settling
+
+        assert [None] == [each.event for each in got]

@@ -765,25 +765,29 @@ async def test_one_verified_event_is_the_copy_of_a_confirmed_one(inbox: Inbox) -
     await inbox.own(hint, "confirmed:1", fact=FACT)
     await inbox.handled(hint, "credit confirmed:1")
     await inbox.finish(hint, "done")
-    first, second = [await claimed(inbox, key=f"webhook:{number}", verified=True, fact=FACT) for number in (1, 2)]
-    copies = [await inbox.handled(each, "credit", as_copy=True) for each in (first, second)]
+    first, second, third = [await claimed(inbox, key=f"webhook:{each}", verified=True, fact=FACT) for each in range(3)]
+    await inbox.finish(third, "pending")
+    copies = [await inbox.handled(each, "credit", as_copy=True) for each in (third, first, second, third)]
     handled = [each.handled for each in await inbox.events(after=1)]
 
-    assert ([True, False], [["credit"], []]) == (copies, [list(each) for each in handled])
+    assert ([False, True, None, False], [["credit"], [], []]) == (copies, [list(each) for each in handled])
 
 
-async def test_last_held_event_that_a_query_confirmed_stays(inbox: Inbox, clock: Clock) -> None:
-    """Of events that a query confirmed with one fact, the last held one stays: strangers leave no more behind."""
+@pytest.mark.parametrize(("state", "fact"), [("held", FACT), ("held", None), ("dead", FACT), ("parked", FACT)])
+async def test_last_event_that_a_query_confirmed_stays(
+    inbox: Inbox, clock: Clock, state: State, fact: str | None
+) -> None:
+    """Of events that a query confirmed with one fact or key, the last one waits for a person: strangers leave one."""
     for number in (1, 2, 3):
         hint = await claimed(inbox, key=f"hint:{number}", digest=str(number))
-        await inbox.own(hint, "confirmed:1", fact=FACT)
-        await inbox.finish(hint, "held", "it is unexpected")
+        await inbox.own(hint, f"confirmed:1:{number}" if fact else "confirmed:1", fact=fact)
+        await inbox.finish(hint, state, "why")
     states = [each.state for each in await inbox.events()]
     clock.advance(3600)
     await inbox.forget(datetime.fromtimestamp(clock(), UTC))
 
-    assert ["superseded", "superseded", "held"] == states
-    assert ["confirmed:1"] == [each.key for each in await inbox.events()]
+    assert ["superseded", "superseded", state] == states
+    assert [3] == [each.id for each in await inbox.events()]
 
 
 async def test_event_gets_a_fact_beside_another_of_its_key(inbox: Inbox) -> None:

@@ -66,6 +66,9 @@ SELECT fact, :handler, substr(key, 1, 10) <> 'confirmed:', lasting OR substr(key
 FROM payasync_events WHERE id = :id AND state = 'leased' AND fence = :fence AND fact IS NOT NULL
 ON CONFLICT DO NOTHING RETURNING fact;
 
+-- name: is_leased
+SELECT id FROM payasync_events WHERE id = :id AND state = 'leased' AND fence = :fence;
+
 -- name: extend
 UPDATE payasync_events SET due = :until, since = :now
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
@@ -95,7 +98,7 @@ WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: supersede
 -- What was held before its key was known has `held:` before the key. Of events of one fact that a query has confirmed,
--- the newest one supersedes others also if it is held, and these can be deleted. SQLite would read all that is held if it
+-- the newest one supersedes others also if a person must act, and these can be deleted. SQLite would read all that is held if it
 -- were not told the indexes; PostgreSQL takes them for comments.
 UPDATE payasync_events SET
     state = 'superseded', since = :now,
@@ -104,10 +107,12 @@ WHERE id IN (
     SELECT other.id FROM payasync_events AS event
     JOIN payasync_events AS other /* INDEXED BY sqlite_autoindex_payasync_events_1 */
     ON other.key IN (event.key, 'held:' || event.key)
-    WHERE event.id = :id AND other.id <> :id AND other.state = 'held' AND event.state <> 'held'
+    WHERE event.id = :id AND other.id <> :id AND (
+        (event.state = 'done' AND other.state = 'held')
+        OR (substr(event.key, 1, 10) = 'confirmed:' AND other.state IN ('held', 'dead', 'parked')))
     UNION ALL SELECT other.id FROM payasync_events AS event
     JOIN payasync_events AS other /* INDEXED BY payasync_events_fact */ ON other.fact = event.fact
-    WHERE event.id = :id AND other.id <> :id AND other.state = 'held'
+    WHERE event.id = :id AND other.id <> :id AND other.state IN ('held', 'dead', 'parked')
     AND substr(event.key, 1, 10) = 'confirmed:' AND substr(other.key, 1, 10) = 'confirmed:')
 RETURNING id;
 
@@ -184,11 +189,12 @@ UPDATE payasync_events SET raw = :nothing, headers = '{}' WHERE id IN (
 RETURNING id;
 
 -- name: forget_facts
--- An event that is not done can still be handled.
+-- An event that is not done can still be handled, and a fact that a query has confirmed can always have a copy.
 DELETE FROM payasync_facts WHERE (fact, handler, verified) IN (
     SELECT fact, handler, verified FROM payasync_facts WHERE NOT lasting AND since < :before
     AND NOT EXISTS (
         SELECT 1 FROM payasync_events AS event
         WHERE event.fact = payasync_facts.fact AND event.state NOT IN ('done', 'superseded'))
+    AND NOT EXISTS (SELECT 1 FROM payasync_facts AS other WHERE other.fact = payasync_facts.fact AND other.lasting)
     ORDER BY since LIMIT :limit)
 RETURNING fact;
