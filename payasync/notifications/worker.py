@@ -412,14 +412,14 @@ class Worker:
             remaining = await self._find_remaining(handlers, notification, before, claim)
         except StorageError as error:
             return Transition("pending", describe_error(error))
-        if remaining is None or isinstance(remaining, Transition):
+        if isinstance(remaining, Transition):
             return remaining
         return await self._call(remaining, notification, claim, is_held)
 
     async def _find_remaining(
         self, handlers: Sequence[Handler], notification: Notification, before: InboxEvent, claim: Claim
-    ) -> Sequence[Handler] | Transition | None:
-        """Return the handlers that have not got the event's fact, or the event's next state; `None` without a lease."""
+    ) -> Sequence[Handler] | Transition:
+        """Return the handlers that have not got the event's fact, or the next state of the event."""
         is_hint = notification.confirmed is not None
         waiting = [each for each in handlers if each.done_name(notification) not in claim.event.handled]
         known = [each for each in waiting if _is_known(each, before, claim, is_hint=is_hint)]
@@ -434,7 +434,7 @@ class Worker:
             return Transition("done", SAME)
         record = partial(self.inbox.handled, claim, as_copy=not is_hint)
         recorded = {each.name: await record(each.done_name(notification)) for each in known}
-        return None if False in recorded.values() else [each for each in waiting if recorded.get(each.name) is None]
+        return [each for each in waiting if recorded.get(each.name) is None]  # `False`: the lease is lost
 
     async def _read(self, claim: Claim) -> Notification | Transition:
         """Return the notification of an event, or a transition with the reason why it is held or dead."""

@@ -169,7 +169,9 @@ SELECT 'key ' || n, 'd', false, true, '{}', '{}', %(now)s,
 FROM generate_series(%(first)s::int, %(last)s::int) AS n"""
 BLOCKED: Final = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 FILL_FACTS: Final = """
-INSERT INTO payasync_facts SELECT fact, 'h', true, false, %(now)s FROM payasync_events ON CONFLICT DO NOTHING"""
+INSERT INTO payasync_facts
+SELECT fact, 'h', true, false, %(now)s + interval '1 day' * (id > 100)::int FROM payasync_events
+ON CONFLICT DO NOTHING"""
 VALUES: Final[dict[str, Any]] = {
     "key": "key 7",
     "id": 7,

@@ -98,8 +98,8 @@ WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: supersede
 -- What was held before its key was known has `held:` before the key. Of events of one fact that a query has confirmed,
--- the newest one supersedes others also if a person must act, and these can be deleted. SQLite would read all that is held if it
--- were not told the indexes; PostgreSQL takes them for comments.
+-- the newest one supersedes others also if a person must act, and these can be deleted. SQLite would read all that is
+-- held if it were not told the indexes; PostgreSQL takes them for comments.
 UPDATE payasync_events SET
     state = 'superseded', since = :now,
     key = CASE WHEN substr(key, 1, 10) = 'confirmed:' THEN 'hint:' || key || ':' || id ELSE key END
@@ -189,12 +189,11 @@ UPDATE payasync_events SET raw = :nothing, headers = '{}' WHERE id IN (
 RETURNING id;
 
 -- name: forget_facts
--- An event that is not done can still be handled, and a fact that a query has confirmed can always have a copy.
-DELETE FROM payasync_facts WHERE (fact, handler, verified) IN (
-    SELECT fact, handler, verified FROM payasync_facts WHERE NOT lasting AND since < :before
-    AND NOT EXISTS (
-        SELECT 1 FROM payasync_events AS event
-        WHERE event.fact = payasync_facts.fact AND event.state NOT IN ('done', 'superseded'))
-    AND NOT EXISTS (SELECT 1 FROM payasync_facts AS other WHERE other.fact = payasync_facts.fact AND other.lasting)
-    ORDER BY since LIMIT :limit)
+-- An event that is not done can still be handled, and a fact that a query has confirmed can always have a copy. Counts
+-- have PostgreSQL look each fact up.
+DELETE FROM payasync_facts WHERE NOT lasting AND since < :before
+AND 0 = (
+    SELECT count(*) FROM payasync_events AS event
+    WHERE event.fact = payasync_facts.fact AND event.state NOT IN ('done', 'superseded'))
+AND 0 = (SELECT count(*) FROM payasync_facts AS other WHERE other.fact = payasync_facts.fact AND other.lasting)
 RETURNING fact;
