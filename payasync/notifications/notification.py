@@ -611,8 +611,8 @@ def digest_document(
 
 def _without(value: Any, names: frozenset[str], paths: Collection[tuple[str, ...]]) -> Any:
     if isinstance(value, dict):
-        kept = [name for name in value if name not in names and (name,) not in paths]
-        return {name: _without(value[name], names, _below(paths, name)) for name in kept}
+        kept = [(name, each) for name, each in value.items() if name not in names and (name,) not in paths]
+        return {name: each if type(each) is str else _without(each, names, _below(paths, name)) for name, each in kept}
     if not isinstance(value, list):
         return str(value) if type(value) is LongInteger else value  # `json` cannot write it
     steps = {path[0] for path in paths}  # a forged list may be very long, and few of its items have a path

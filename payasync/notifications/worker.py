@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -59,8 +58,6 @@ from payasync.transport.threads import call_in_thread
 if TYPE_CHECKING:
     from payasync.notifications.receiver import Limits
 
-_SEVERAL: Final = re.compile(rf"\A{CONFIRMED}|#\d+\Z")
-"""How a key begins that a query has confirmed, and how one ends that holds the number of sends."""
 T = TypeVar("T")
 
 CANCELLATION_SECONDS: Final = 1.0
@@ -186,7 +183,8 @@ class Handler:
     def done_name(self, notification: Notification) -> str:
         """Return the name to store when the handler is done. A retry may be about another state, or another send."""
         key = notification.dedup_key
-        return f"{self.name} {key}" if _SEVERAL.search(key) else self.name
+        has_sends = key.rpartition("#")[2].isdecimal()
+        return f"{self.name} {key}" if has_sends or key.startswith(CONFIRMED) else self.name
 
 
 def build_handler(
@@ -466,8 +464,9 @@ class Worker:
         known = {} if renamed else {"dedup_key": event.key, "weak": event.weak}
         facts = {"id": event.id, "attempt": event.attempts, "verified": verified, "_session": self.session, **known}
         notification = with_facts(read, **facts)
-        holds = (hold_several, hold_two_kinds, hold_refund, *([hold_incomplete] if signed else ()))
-        return next((held for hold in holds if (held := hold(notification, profile))), notification)
+        held = hold_several(notification, profile) or hold_two_kinds(notification, profile)
+        held = held or hold_refund(notification, profile)
+        return held or (hold_incomplete(notification, profile) if signed else None) or notification
 
     async def _find_contradiction(self, handlers: Iterable[Handler], notification: Notification) -> Transition | None:
         """Return a transition if a notification contradicts an expectation, or names another merchant."""
