@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from attrs import evolve, field, fields, frozen
@@ -438,7 +439,7 @@ def _forget(values: Mapping[str, Any]) -> Statements[tuple[int, int, int]]:
     return len(deleted), len(emptied), len((yield SQL["forget_facts"], values))
 
 
-_COLUMNS: Final = tuple(each.name for each in fields(InboxEvent))
+_RECEIVED, _COLUMNS = (tuple(each.name for each in fields(kind)) for kind in (Received, InboxEvent))
 
 
 def _event(row: Mapping[str, Any]) -> InboxEvent:
@@ -449,5 +450,5 @@ def _event(row: Mapping[str, Any]) -> InboxEvent:
 
 def _values(received: Received) -> dict[str, Any]:
     check_moment("received_at", received.received_at)
-    values = {each.name: getattr(received, each.name) for each in fields(Received)}
+    values = dict(zip(_RECEIVED, attrgetter(*_RECEIVED)(received), strict=True))
     return {**values, "headers": json.dumps(dict(received.headers))}

@@ -232,7 +232,7 @@ def parse_event(event: "InboxEvent", profile: Profile, kind: str | None) -> Noti
     Raises:
         InvalidArgumentError: The profile has changed since it was stored.
     """
-    body, headers = copy_body(event.raw), read_headers(event.headers)
+    body, headers = copy_body(event.raw), CIMultiDict(event.headers)
     document, arrived = decode_body(body), event.received_at
     # As another kind, it would have another key.
     named = kind == event.kind and event.digest and not event.key.startswith((HELD, OF_ANOTHER, SIGNED, CONFIRMED))
@@ -448,7 +448,7 @@ def kinds_told(shape: NotificationShape, data: Any) -> Iterator[Kind]:
     paths = list(shape.tells.values())
     return (
         kind
-        for kind in KINDS
+        for kind in (KINDS if paths else ())
         if (path := shape.tells.get(kind)) and paths.count(path) == 1 and is_there(at(data, path, None))
     )
 
@@ -627,8 +627,7 @@ def _below(paths: Collection[tuple[str, ...]], step: str) -> list[tuple[str, ...
     return [path[1:] for path in paths if path[0] == step and len(path) > 1]
 
 
-def _canonical_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+_canonical_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 
 def _sha256(text: str) -> str:

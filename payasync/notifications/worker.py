@@ -421,13 +421,13 @@ class Worker:
         is_hint = notification.confirmed is not None
         waiting = [each for each in handlers if each.done_name(notification) not in claim.event.handled]
         known = [each for each in waiting if _is_known(each, before, claim, is_hint=is_hint)]
-        remaining = [each for each in waiting if each not in known]
         if None in claim.known:
             # The waits differ, so that the two do not meet again.
             return Transition("pending", "another event about the same is handled", IN_FLIGHT_PAUSE if is_hint else 1.0)
-        if held := await self._find_contradiction(remaining if is_hint else waiting, notification):
+        asked = [each for each in waiting if each not in known] if is_hint and known else waiting
+        if held := await self._find_contradiction(asked, notification):
             return held
-        if is_hint and known and not remaining:
+        if not asked and known:
             await self.confirmer.release(claim, before, notification, ended=True)
             return Transition("done", SAME)
         record = partial(self.inbox.handled, claim, as_copy=not is_hint)
