@@ -18,6 +18,7 @@ from payasync.journal import SqliteJournal
 from payasync.sandbox import Sandbox
 from payasync.sandbox.clock import Clock
 from payasync.sandbox.controls import Customer
+from payasync.transport.pools import SANDBOXES
 from tests.sandbox.foreign import refuses
 
 
@@ -48,6 +49,8 @@ def home() -> Iterator[asyncio.Runner]:
         yield runner
         runner.close()
         gc.collect()
+        for url in [url for url, loop in SANDBOXES.items() if loop.is_closed()]:
+            SANDBOXES.pop(url, None)  # the next test's server may get the port
 
 
 async def query_many(session: Session) -> None:
