@@ -424,10 +424,10 @@ class Worker:
         if None in claim.known:
             # The waits differ, so that the two do not meet again.
             return Transition("pending", "another event about the same is handled", IN_FLIGHT_PAUSE if is_hint else 1.0)
-        asked = [each for each in waiting if each not in known] if is_hint and known else waiting
-        if held := await self._find_contradiction(asked, notification):
+        remaining = [each for each in waiting if each not in known] if is_hint and known else waiting
+        if held := await self._find_contradiction(remaining, notification):
             return held
-        if not asked and known:
+        if not remaining and known:
             await self.confirmer.release(claim, before, notification, ended=True)
             return Transition("done", SAME)
         record = partial(self.inbox.handled, claim, as_copy=not is_hint)
