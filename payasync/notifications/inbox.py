@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from attrs import evolve, field, fields, frozen
 
-from payasync.notifications.notification import HELD, OF_ANOTHER
+from payasync.notifications.notification import CONFIRMED, HELD, OF_ANOTHER
 from payasync.storage import Backlog, Upgrade, check_moment, check_number, read_queries
 from payasync.wire.validators import invalid_argument
 
@@ -207,9 +207,9 @@ class Inbox(ABC):
             as_copy: The handler was not called, because it has got the fact from an event that a query confirmed.
                 Return `None`, and record nothing, if another verified event was the copy of that.
         """
-        return await self._run(lambda _: self._mark(claim, handler, as_copy))
+        return await self._run(lambda _: self._mark(claim, handler, as_copy=as_copy))
 
-    def _mark(self, claim: Claim, handler: str, as_copy: bool) -> Statements[bool | None]:  # noqa: FBT001 - as above
+    def _mark(self, claim: Claim, handler: str, *, as_copy: bool = False) -> Statements[bool | None]:
         if (yield from _change(claim, SQL["add_fact"], handler=handler.partition(" ")[0])) or not as_copy:
             return (yield from _change(claim, self._mark_handled, handler=handler))
         return None if (yield from _change(claim, SQL["is_leased"])) else False
@@ -247,7 +247,14 @@ class Inbox(ABC):
         return await self._run(lambda _: _is_copy(claim, {"key": key, "digest": claim.event.digest}))
 
     async def finish(
-        self, claim: Claim, state: State, reason: str = "", wait: float | None = None, *, failed: bool = True
+        self,
+        claim: Claim,
+        state: State,
+        reason: str = "",
+        wait: float | None = None,
+        *,
+        failed: bool = True,
+        handler: str = "",
     ) -> bool:
         """End a lease; return `False`, and change nothing, if it is lost.
 
@@ -258,16 +265,29 @@ class Inbox(ABC):
             wait: Seconds until a pending event can be leased again; this counts as a failure. `None`: it has not
                 failed, and can be leased immediately.
             failed: `False` if the event only has to wait: then the lease does not even count as an attempt.
+            handler: What to record before, as `handled` does.
         """
         if state not in ENDS and state != "pending":
             raise invalid_argument("state", f"pending, {', '.join(sorted(ENDS))}", state)
         count = {"failed": int(failed and wait is not None), "waited": int(not failed)}
-        values = {"state": state, "reason": reason, "due": None, **count}
-        if state != "pending":
-            # While a held event gives way to the next one, no other of its key is added.
-            return await self._run(partial(_end, claim, values), claim.event.key if state == "held" else None)
-        pause = timedelta(seconds=wait or 0)
-        return await self._run(lambda now: _change(claim, SQL["finish"], **{**values, "due": now + pause}))
+        values = {"state": state, "reason": reason, "pause": timedelta(seconds=wait or 0), **count}
+        # While a held event gives way to the next one, no other of its key is added.
+        key = claim.event.key if state == "held" else None
+        return await self._run(partial(self._finish, claim, handler, values), key)
+
+    def _finish(self, claim: Claim, handler: str, values: Mapping[str, Any], now: datetime) -> Statements[bool]:
+        """End a lease. A handled event supersedes held ones of its key; a held one gives way to the next of its key."""
+        state = values["state"]
+        if handler:
+            is_known = state == "done" and not claim.event.key.startswith(CONFIRMED)  # as long as it is stored
+            yield from _change(claim, self._mark_handled, handler=handler) if is_known else self._mark(claim, handler)
+        ended = yield SQL["finish"], {"id": claim.event.id, "fence": claim.fence, **values}
+        # A reason says why an event is done that was not handled.
+        if ended and ended[0]["others"] and state != "pending" and not (state == "done" and values["reason"]):
+            yield SQL["supersede"], {"id": claim.event.id, "now": now}
+        if ended and state == "held":
+            yield SQL["release"], {"id": claim.event.id, "now": now}
+        return bool(ended)
 
     async def next_due(self) -> float | None:
         """Return the seconds until the next event is due or a lease ends; `None` if there is neither."""
@@ -357,18 +377,18 @@ def _claim(limit: int, lease: timedelta, now: datetime) -> Statements[list[Claim
     ids = [row["id"] for row in (yield SQL["due"], {"limit": limit})]
     if not ids:
         return []
-    yield SQL["lease"], {"ids": json.dumps(ids), "until": now + lease}
-    return (yield from _claims(ids))
+    return (yield from _claims(ids, (yield SQL["lease"], {"ids": json.dumps(ids), "until": now + lease})))
 
 
-def _claims(ids: list[int]) -> Statements[list[Claim]]:
-    """Return the leases on leased events."""
+def _claims(ids: list[int], rows: Sequence[dict[str, Any]] = ()) -> Statements[list[Claim]]:
+    """Return the leases on leased events, with what others of their keys and facts say; `rows` say if there are any."""
     handled, known = defaultdict[str, set[str]](set), defaultdict[int, dict[str | None, bool]](dict)
-    rows = yield SQL["not_done"], {"ids": json.dumps(ids)}
+    if not rows or any(row["others"] for row in rows):
+        rows = yield SQL["not_done"], {"ids": json.dumps(ids)}
+        for mark in (yield SQL["known"], {"ids": json.dumps(ids)}):
+            known[mark["id"]][mark["handler"]] = bool(mark["verified"]) or known[mark["id"]].get(mark["handler"], False)
     for row in rows:
         handled[row["key"]].update(row["handled"])
-    for mark in (yield SQL["known"], {"ids": json.dumps(ids)}):
-        known[mark["id"]][mark["handler"]] = bool(mark["verified"]) or known[mark["id"]].get(mark["handler"], False)
     found: dict[int, dict[str, Any]] = {row["id"]: {**row, "handled": handled[row["key"]]} for row in rows}
     return [Claim(event=_event(row), fence=row["fence"], known=known[row["id"]]) for row in map(found.get, ids) if row]
 
@@ -386,16 +406,6 @@ def _own(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
 def _is_copy(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
     others = [each for each in (yield SQL["same_key"], values) if each["has_key"] and each["id"] != claim.event.id]
     return any(each["state"] == "done" or each["digest"] == claim.event.digest for each in others)
-
-
-def _end(claim: Claim, values: Mapping[str, Any], now: datetime) -> Statements[bool]:
-    """End a lease. A handled event supersedes held ones of its key; a held one gives way to the next of its key."""
-    ended = yield from _change(claim, SQL["finish"], **values)
-    if ended and not (values["state"] == "done" and values["reason"]):  # a reason says why it was not handled
-        yield SQL["supersede"], {"id": claim.event.id, "now": now}
-    if ended and values["state"] == "held":
-        yield SQL["release"], {"id": claim.event.id, "now": now}
-    return ended
 
 
 def _next_due(now: datetime) -> Statements[float | None]:

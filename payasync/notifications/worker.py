@@ -29,7 +29,6 @@ from payasync.notifications.notification import (
     with_facts,
 )
 from payasync.notifications.sends import Name
-from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.transitions import (
     CONFIRMABLE,
     IN_FLIGHT_PAUSE,
@@ -347,29 +346,19 @@ class Worker:
 
     async def store(self, claim: Claim, transition: Transition) -> bool:
         """Store the next state of an event; return `False`, and store nothing, if the lease is lost by then."""
-        event, wait = claim.event, transition.wait
-        if transition.state == "pending" and wait is None:
+        event, state, wait = claim.event, transition.state, transition.wait
+        if state == "pending" and wait is None:
             wait = self.pace.jitter(longest_wait(event.failures + 1))
+        failed, handler = transition.wait is None, transition.handler
+        finish = partial(self.inbox.finish, claim, state, transition.reason, wait, failed=failed, handler=handler)
         try:
-            finished = await self._store_end(claim, transition, wait)
+            finished = await finish()
         except asyncio.CancelledError:
-            await self._store_end(claim, transition, wait)  # it does nothing if the first one was stored
+            await finish()  # it does nothing if the first one was stored
             raise
-        if finished and transition.state not in {"pending", "done"}:
+        if finished and state not in {"pending", "done"}:
             self._log_stop(event, transition)
         return finished
-
-    async def _store_end(self, claim: Claim, transition: Transition, wait: float | None) -> bool:
-        """Store the mark of the last handler before the next state; return whether the lease was still held."""
-        only_waits = transition.wait is not None
-        finish = partial(self.inbox.finish, claim, transition.state, transition.reason, wait, failed=not only_waits)
-        if not transition.handler:
-            return await finish()
-        mark = self.inbox.handled(claim, transition.handler)
-        if isinstance(self.inbox, SqliteInbox):  # it runs calls in their order, in one commit if possible
-            return (await asyncio.gather(mark, finish()))[1]
-        await mark
-        return await finish()
 
     @staticmethod
     def _log_stop(event: InboxEvent, transition: Transition) -> None:

@@ -56,13 +56,15 @@ class KillableInbox(SqliteInbox):
 
     async def handled(self, claim: Claim, handler: str, **given: Any) -> bool | None:
         """Remember a handler."""
-        reached("credited" if "credited" in handler else "mailed")
+        reached("credited")
         return await super().handled(claim, handler, **given)
 
     async def finish(self, claim: Claim, *args: Any, **given: Any) -> bool:
-        """End a lease."""
-        reached("handled")
-        return await super().finish(claim, *args, **given)
+        """Remember the last handler, and end a lease."""
+        reached("mailed")
+        ended = await super().finish(claim, *args, **given)
+        reached("done")
+        return ended
 
 
 def clock() -> float:

@@ -714,6 +714,22 @@ async def test_handlers_of_a_fact_are_known(inbox: Inbox) -> None:
     assert {} == await known(inbox, "webhook:3", "payment:paid:T3") == await known(inbox, "webhook:4", None)
 
 
+@pytest.mark.parametrize("key", ["webhook:1", "confirmed:1:1"])
+async def test_last_handler_is_stored_with_the_end(inbox: Inbox, key: str) -> None:
+    """The end of a lease records the last handler, unless the lease is lost. A done event is known by itself."""
+    verified = key.startswith("webhook")
+    lost = await claimed(inbox, key="hint:1")
+    await inbox.own(lost, key, fact=FACT, verified=verified)
+    await inbox.finish(lost, "pending", handler="credit")
+    again = (await inbox.claim(1, LEASE))[0]
+    ended = [await inbox.finish(each, "done", handler=name) for each, name in ((lost, "pay"), (again, "mail"))]
+    found = await known(inbox, "webhook:2")
+
+    assert ([False, True], ["credit", "mail"]) == (ended, sorted((await inbox.events())[0].handled))
+    assert {"credit": verified, "": verified} == {name: found[name] for name in ("credit", "")}
+    assert verified is ("mail" not in found)
+
+
 async def test_events_of_a_fact_are_handled_one_after_the_other(inbox: Inbox) -> None:
     """A lease says that another event of the fact is leased, if a query has confirmed one of the two."""
     hint = await claimed(inbox, key="hint:1")
@@ -810,6 +826,21 @@ async def test_event_of_an_earlier_version_bars_its_key(inbox: Inbox, fact: str 
     assert bool(fact) == await inbox.own(second, "confirmed:1:2", fact=FACT, others=["confirmed:1"])
 
 
+async def test_fact_outlives_the_event_that_a_query_confirmed(inbox: Inbox, clock: Clock) -> None:
+    """Which handlers have got a fact is known when a query has confirmed it, and no such event has it any more."""
+    hint = await claimed(inbox, key="hint:1")
+    await inbox.own(hint, "confirmed:1:1", fact=FACT)
+    await inbox.handled(hint, "credit")
+    await inbox.own(hint, "hint:1:1", fact=None)
+    await inbox.finish(hint, "done")
+    before = await claimed(inbox, key="webhook:1", verified=True, fact=FACT)
+    await inbox.finish(before, "done", handler="mail")
+    await inbox.forget(clock.advance(3600))
+
+    assert {"credit": False} == before.known
+    assert {"credit": False, "": True} == await known(inbox, "webhook:2")
+
+
 async def test_facts_are_forgotten_with_the_events(inbox: Inbox, clock: Clock) -> None:
     """What a query has confirmed is known for ever, and so is its copy.
 
@@ -827,13 +858,16 @@ async def test_facts_are_forgotten_with_the_events(inbox: Inbox, clock: Clock) -
     dead = await claimed(inbox, key="webhook:4", verified=True, fact="payment:paid:T4")
     await inbox.handled(dead, "credit")
     await inbox.finish(dead, "dead")
+    for key, state in (("webhook:5", "done"), ("webhook:6", "dead")):
+        await inbox.finish(await claimed(inbox, key=key, verified=True, fact="payment:paid:T5"), cast("Any", state))
     copy = await claimed(inbox, key="webhook:0", verified=True, fact=FACT)
     await inbox.handled(copy, "credit")
     await inbox.finish(copy, "done")
     clock.advance(3600)
     await inbox.forget(datetime.fromtimestamp(clock(), UTC))
 
-    assert {"credit": True} == await known(inbox, "webhook:5", "payment:paid:T4")
-    assert {"credit": True, "": False} == await known(inbox, "webhook:1")
+    assert {"credit": True} == await known(inbox, "webhook:7", "payment:paid:T4")
+    assert {"": True} == await known(inbox, "webhook:8", "payment:paid:T5")
+    assert {"credit": True, "": True} == await known(inbox, "webhook:1")
     assert {"credit": True, "": True} == await known(inbox, "webhook:2", "payment:paid:T2")
     assert {} == await known(inbox, "webhook:3", "payment:paid:T3")

@@ -32,7 +32,7 @@ MOMENTS: Final = {
     "credited": "after that transaction, and before the inbox knows",
     "mailing": "in the midst of the handler without one",
     "mailed": "after that, and before the inbox knows",
-    "handled": "after all handlers, and before the event is done",
+    "done": "after the event is done",
 }
 
 

@@ -3,11 +3,10 @@
 -- name: same_key
 -- Also the copies: the same verified events that gave up the key for `key:id`, and wait for a query. The range is for the
 -- index: in any collation it has each of them.
-SELECT id, digest, state, attempts, key = :key AS has_key FROM payasync_events
-WHERE key = :key OR (
-    key BETWEEN :key || ':' || '0' AND :key || ':' || '99999999999999999999'
-    AND key = :key || ':' || id AND digest = :digest AND verified AND due IS NOT NULL)
-ORDER BY id;
+SELECT id, digest, state, attempts, TRUE AS has_key FROM payasync_events WHERE key = :key
+UNION ALL SELECT id, digest, state, attempts, FALSE FROM payasync_events
+WHERE key BETWEEN :key || ':' || '0' AND :key || ':' || '99999999999999999999'
+AND key = :key || ':' || id AND digest = :digest AND verified AND due IS NOT NULL;
 
 -- name: add
 INSERT INTO payasync_events
@@ -28,8 +27,16 @@ RETURNING id;
 SELECT id FROM payasync_events WHERE due <= :now ORDER BY due, id LIMIT :limit /* FOR UPDATE SKIP LOCKED */;
 
 -- name: lease
+-- Few events have others of their key or fact, which have to be read then. In RETURNING, SQLite looks up what is computed,
+-- and searches a whole index for a column's value.
 UPDATE payasync_events SET state = 'leased', attempts = attempts + 1, fence = fence + 1, due = :until, since = :now
-WHERE id IN (SELECT CAST(value AS bigint) FROM json_each(:ids)) RETURNING id;
+WHERE id IN (SELECT CAST(value AS bigint) FROM json_each(:ids))
+RETURNING *, EXISTS (
+    SELECT 1 FROM payasync_events AS other WHERE other.key = '' || payasync_events.key AND other.id <> payasync_events.id
+) OR EXISTS (
+    SELECT 1 FROM payasync_events AS other /* INDEXED BY payasync_events_fact */
+    WHERE other.fact = '' || payasync_events.fact AND other.id <> payasync_events.id
+) OR EXISTS (SELECT 1 FROM payasync_facts AS known WHERE known.fact = '' || payasync_events.fact) AS others;
 
 -- name: not_done
 -- Events and the others of their keys, whose handlers are not called again: no person has decided about them yet.
@@ -91,10 +98,14 @@ AND NOT (substr(:key, 1, 10) = 'confirmed:' AND EXISTS (
 RETURNING id;
 
 -- name: finish
+-- Others may have to be superseded. See `lease`.
 UPDATE payasync_events
-SET state = :state, reason = :reason, due = :due, since = :now,
+SET state = :state, reason = :reason, since = :now, due = CASE WHEN :state = 'pending' THEN :now + :pause END,
     failures = failures + :failed, attempts = attempts - :waited
-WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
+WHERE id = :id AND state = 'leased' AND fence = :fence
+RETURNING substr(key, 1, 10) = 'confirmed:' OR EXISTS (
+    SELECT 1 FROM payasync_events AS other WHERE other.key = '' || payasync_events.key AND other.id <> payasync_events.id
+) OR EXISTS (SELECT 1 FROM payasync_events AS other WHERE other.key = 'held:' || payasync_events.key) AS others;
 
 -- name: supersede
 -- What was held before its key was known has `held:` before the key. Of events of one fact that a query has confirmed,
@@ -166,7 +177,8 @@ SELECT * FROM payasync_events WHERE id > :after ORDER BY id LIMIT :limit;
 SELECT * FROM payasync_events WHERE state = :state AND id > :after ORDER BY id LIMIT :limit;
 
 -- name: forget
--- A done event stays while another of its key can be replayed, so that a replay of all still leaves that one.
+-- A done event stays while another of its key can be replayed, so that a replay of all still leaves that one, and while
+-- another of its fact can be handled, or a query has confirmed it.
 DELETE FROM payasync_events WHERE id IN (
     SELECT id FROM payasync_events
     WHERE (state = 'done' OR state = 'superseded' OR (due IS NULL AND NOT verified))
@@ -175,6 +187,10 @@ DELETE FROM payasync_events WHERE id IN (
         SELECT 1 FROM payasync_events AS other
         WHERE other.key IN (payasync_events.key, 'held:' || payasync_events.key)
         AND other.state IN ('dead', 'parked', 'held')))
+    AND (state <> 'done' OR fact IS NULL OR 0 = (
+        SELECT count(*) FROM payasync_events AS other
+        WHERE other.fact = payasync_events.fact AND other.state NOT IN ('done', 'superseded')
+    ) + (SELECT count(*) FROM payasync_facts AS known WHERE known.fact = payasync_events.fact AND known.lasting))
     AND since < :before ORDER BY since LIMIT :limit /* FOR UPDATE SKIP LOCKED */)
 RETURNING id;
 
