@@ -192,7 +192,7 @@ def explain_unread(raw: bytes) -> str:
 def loads_leniently(raw: bytes, number: _Number = float) -> object:
     """Return a JSON document as most readers see it, `ABSENT` if there is none. Of two equal names, the last counts."""
     try:
-        return _read(mend(raw), number, integer=partial(_read_integer, value=_BEYOND))
+        return _read(mend(raw), number, integer=_read_far)
     except RecursionError:
         return ABSENT
 
@@ -201,9 +201,14 @@ def _read(raw: bytes, number: _Number = float, pairs: _Pairs = None, integer: _N
     """Return a document that is JSON, with exact integers; `ABSENT` if a hook refuses it."""
     read = integer if _has_run(raw, _EASY_DIGITS) else int
     try:
-        return json.loads(raw.decode(), parse_int=read, parse_float=number, object_pairs_hook=pairs)
+        return _decoder(parse_int=read, parse_float=number, object_pairs_hook=pairs).decode(raw.decode())
     except ValueError:
         return ABSENT
+
+
+_decoder: Final = lru_cache(maxsize=8)(json.JSONDecoder)
+"""`json.loads` makes another one each time, which takes as long as to read a notification."""
+_read_far: Final = partial(_read_integer, value=_BEYOND)
 
 
 def _has_run(raw: bytes, digits: int) -> bool:

@@ -122,7 +122,7 @@ class InboxEvent:
     failures: int = 0
     reason: str = ""
     due: datetime | None = None
-    handled: frozenset[str] = frozenset()
+    handled: frozenset[str] = field(default=frozenset(), converter=frozenset)
     event_time: datetime | None = None
     sends: int = 1
     fact: str | None = None
@@ -453,9 +453,7 @@ _RECEIVED, _COLUMNS = (tuple(each.name for each in fields(kind)) for kind in (Re
 
 
 def _event(row: Mapping[str, Any]) -> InboxEvent:
-    values: dict[str, Any] = {name: row[name] for name in _COLUMNS}
-    values["handled"] = frozenset(row["handled"])
-    return InboxEvent(**values)
+    return InboxEvent(**{name: row[name] for name in _COLUMNS})
 
 
 def _values(received: Received) -> dict[str, Any]:
