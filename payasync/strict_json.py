@@ -206,7 +206,7 @@ def _read(raw: bytes, number: _Number = float, pairs: _Pairs = None, integer: _N
         return ABSENT
 
 
-_decoder: Final = lru_cache(maxsize=8)(json.JSONDecoder)
+_decoder: Final = lru_cache(maxsize=16)(json.JSONDecoder)
 """`json.loads` makes another one each time, which takes as long as to read a notification."""
 _read_far: Final = partial(_read_integer, value=_BEYOND)
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from attrs import evolve, field, fields, frozen
 
-from payasync.notifications.notification import CONFIRMED, HELD, OF_ANOTHER
+from payasync.notifications.notification import HELD, OF_ANOTHER
 from payasync.storage import Backlog, Upgrade, check_moment, check_number, read_queries
 from payasync.wire.validators import invalid_argument
 
@@ -279,8 +279,7 @@ class Inbox(ABC):
         """End a lease. A handled event supersedes held ones of its key; a held one gives way to the next of its key."""
         state = values["state"]
         if handler:
-            is_known = state == "done" and not claim.event.key.startswith(CONFIRMED)  # as long as it is stored
-            yield from _change(claim, self._mark_handled, handler=handler) if is_known else self._mark(claim, handler)
+            yield from self._mark(claim, handler)
         ended = yield SQL["finish"], {"id": claim.event.id, "fence": claim.fence, **values}
         # A reason says why an event is done that was not handled.
         if ended and ended[0]["others"] and state != "pending" and not (state == "done" and values["reason"]):
@@ -363,7 +362,8 @@ def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
         yield SQL["add"], {**values, "state": "held", "reason": reason, "due": None}
         return Added.HELD
     # An event that a handler or `expect` has seen, and that is held since, does not block a later one.
-    first = next((other["id"] for other in others if other["state"] != "held" or not other["attempts"]), None)
+    blocking = (other["id"] for other in others if other["state"] != "held" or not other["attempts"])
+    first = min(blocking, default=None)
     if first is None:
         yield SQL["add"], {**values, "state": "pending", "reason": "", "due": now}
         return Added.NEW

@@ -180,7 +180,7 @@ VALUES: Final[dict[str, Any]] = {
     "now": START,
     "until": START,
     "before": START + timedelta(seconds=1),
-    "due": START,
+    "pause": timedelta(0),
     "limit": 10,
     "after": 100,
     "state": "pending",

@@ -28,7 +28,7 @@ SELECT id FROM payasync_events WHERE due <= :now ORDER BY due, id LIMIT :limit /
 
 -- name: lease
 -- Few events have others of their key or fact, which have to be read then. In RETURNING, SQLite looks up what is computed,
--- and searches a whole index for a column's value.
+-- and searches a whole index for a column's value; and a count has PostgreSQL look the fact up.
 UPDATE payasync_events SET state = 'leased', attempts = attempts + 1, fence = fence + 1, due = :until, since = :now
 WHERE id IN (SELECT CAST(value AS bigint) FROM json_each(:ids))
 RETURNING *, EXISTS (
@@ -36,7 +36,7 @@ RETURNING *, EXISTS (
 ) OR EXISTS (
     SELECT 1 FROM payasync_events AS other /* INDEXED BY payasync_events_fact */
     WHERE other.fact = '' || payasync_events.fact AND other.id <> payasync_events.id
-) OR EXISTS (SELECT 1 FROM payasync_facts AS known WHERE known.fact = '' || payasync_events.fact) AS others;
+) OR 0 < (SELECT count(*) FROM payasync_facts AS known WHERE known.fact = '' || payasync_events.fact) AS others;
 
 -- name: not_done
 -- Events and the others of their keys, whose handlers are not called again: no person has decided about them yet.
@@ -98,7 +98,8 @@ AND NOT (substr(:key, 1, 10) = 'confirmed:' AND EXISTS (
 RETURNING id;
 
 -- name: finish
--- Others may have to be superseded. See `lease`.
+-- Others may have to be superseded; see `lease`. One that PostgreSQL stores at the same moment is held, as it would be after
+-- the end.
 UPDATE payasync_events
 SET state = :state, reason = :reason, since = :now, due = CASE WHEN :state = 'pending' THEN :now + :pause END,
     failures = failures + :failed, attempts = attempts - :waited
@@ -177,8 +178,7 @@ SELECT * FROM payasync_events WHERE id > :after ORDER BY id LIMIT :limit;
 SELECT * FROM payasync_events WHERE state = :state AND id > :after ORDER BY id LIMIT :limit;
 
 -- name: forget
--- A done event stays while another of its key can be replayed, so that a replay of all still leaves that one, and while
--- another of its fact can be handled, or a query has confirmed it.
+-- A done event stays while another of its key can be replayed, so that a replay of all still leaves that one.
 DELETE FROM payasync_events WHERE id IN (
     SELECT id FROM payasync_events
     WHERE (state = 'done' OR state = 'superseded' OR (due IS NULL AND NOT verified))
@@ -187,10 +187,6 @@ DELETE FROM payasync_events WHERE id IN (
         SELECT 1 FROM payasync_events AS other
         WHERE other.key IN (payasync_events.key, 'held:' || payasync_events.key)
         AND other.state IN ('dead', 'parked', 'held')))
-    AND (state <> 'done' OR fact IS NULL OR 0 = (
-        SELECT count(*) FROM payasync_events AS other
-        WHERE other.fact = payasync_events.fact AND other.state NOT IN ('done', 'superseded')
-    ) + (SELECT count(*) FROM payasync_facts AS known WHERE known.fact = payasync_events.fact AND known.lasting))
     AND since < :before ORDER BY since LIMIT :limit /* FOR UPDATE SKIP LOCKED */)
 RETURNING id;
 
