@@ -85,8 +85,9 @@ async def test_any_of_the_services_keys_verifies(key: str) -> None:
 
 async def test_signatures_of_two_keys_in_one_line() -> None:
     """While keys rotate, a response may have a signature of each, also if a server has joined the lines."""
-    (_, old), nonce = headers(PAID, key="next key of the service")
-    joined = f"{old}, {headers(PAID)[0][1]}"
+    now = time.time()
+    (_, old), nonce = headers(PAID, key="next key of the service", at=now)
+    joined = f"{old}, {headers(PAID, at=now)[0][1]}"
 
     assert "PAID" == await queried(answer(200, PAID, ("Signature", joined), nonce))
 
