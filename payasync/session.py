@@ -26,6 +26,7 @@ from attrs import Factory, evolve, field, frozen
 from yarl import URL
 
 import payasync.profile
+from payasync.clocks import Pace, running_task
 from payasync.credentials import Credentials, Environment, Secret
 from payasync.endpoints import custom_operation
 from payasync.errors import (
@@ -56,7 +57,6 @@ from payasync.resources.payments import Payments
 from payasync.resources.refunds import Refunds
 from payasync.resources.subscriptions import Subscriptions
 from payasync.settings import (
-    Pace,
     RetryPolicy,
     Timeouts,
     check_ciphers,
@@ -70,7 +70,6 @@ from payasync.settings import (
     parse_proxy_url,
 )
 from payasync.signing.templates import unfilled
-from payasync.transport.deadlines import running_task
 from payasync.transport.pools import PoolSettings
 from payasync.transport.send import Transport
 from payasync.wire.call import Call, Entry, Layer, Reply, Send, number_key

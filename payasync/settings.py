@@ -3,7 +3,6 @@
 A validator is an attrs validator that raises `ConfigurationError` with the field, the rule and the value.
 """
 
-import asyncio
 import errno
 import importlib
 import ipaddress
@@ -13,8 +12,7 @@ import shlex
 import ssl
 import stat
 import sys
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -22,7 +20,6 @@ from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeAlias, TypeGuard, Union, get_args, get_origin
 from urllib.request import getproxies, proxy_bypass
 
-import backoff
 from attrs import Attribute, field, frozen, validators
 from yarl import URL
 
@@ -288,30 +285,6 @@ class RetryPolicy:
     base_delay: float = field(default=0.5, validator=a_wait)
     max_delay: float = field(default=8.0, validator=a_wait)
     quota: int = field(default=500, validator=a_count(0))
-
-
-# This clock goes on while the machine is suspended, as the service does.
-BOOT_CLOCK: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
-
-
-def boot_time() -> float:
-    """Return seconds on a clock that counts while the machine is suspended, or wall time without such a clock."""
-    return time.time() if BOOT_CLOCK is None else time.clock_gettime(BOOT_CLOCK)
-
-
-@frozen(kw_only=True)
-class Pace:
-    """The clock, the sleep and the jitter, which tests replace.
-
-    Attributes:
-        clock: Returns the time in seconds. Default: the event loop's time.
-        sleep: Waits for a number of seconds.
-        jitter: Returns a random number of seconds, from 0 to its argument.
-    """
-
-    clock: Callable[[], float] = lambda: asyncio.get_running_loop().time()
-    sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
-    jitter: Callable[[float], float] = backoff.full_jitter
 
 
 def parse_base_url(given: object, name: str = "base_url") -> URL:

@@ -8,6 +8,7 @@ import orjson
 from attrs import evolve, field, frozen, mutable
 from multidict import CIMultiDict
 
+from payasync.clocks import Pace
 from payasync.credentials import Credentials
 from payasync.endpoints import Operation
 from payasync.middleware.observe import Event
@@ -17,7 +18,6 @@ from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
 from payasync.resources.payments import CreatePayment, QueryPayment
 from payasync.resources.refunds import CreateRefund, QueryRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
-from payasync.settings import Pace
 from payasync.wire.call import Call, Reply
 from payasync.wire.encode import Codec
 from payasync.wire.request import Request

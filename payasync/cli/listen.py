@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import time
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
@@ -20,6 +19,7 @@ from payasync.cli.options import HOW_SIGNED, profile_named, profile_option
 from payasync.cli.signals import stopped_by_signals
 from payasync.cli.terminal import Lines, Part, existing_folder, fail, stray_logs_dropped
 from payasync.cli.verify_notification import HttpMessage, read
+from payasync.clocks import wall_time
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError, PayasyncError, clean, plain
 from payasync.notifications.inbox import Added
@@ -143,7 +143,7 @@ async def run(
         store = SqliteInbox(inbox, migrate=not await asyncio.to_thread(inbox.exists))
         try:
             await store.next_due()  # a file that is no inbox is refused here
-            ingest = Ingest(verification, store, clock=time.time, on_stored=lambda: None)
+            ingest = Ingest(verification, store, clock=wall_time, on_stored=lambda: None)
             info = ListenerInfo(
                 url=url_of(listening),
                 routed=not ((chosen.notification.kind and chosen.notification.kinds) or chosen.notification.tells),

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, closing, suppress
@@ -48,6 +47,7 @@ from payasync.cli.refund_file import (
 )
 from payasync.cli.signals import run_until, stopped_by_signals
 from payasync.cli.terminal import Lines, bare_table, existing_folder, print_error, stray_logs_dropped
+from payasync.clocks import Pace, wall_time
 from payasync.endpoints import CREATE_REFUND, QUERY_REFUND
 from payasync.errors import (
     AuthenticationError,
@@ -65,7 +65,6 @@ from payasync.journal.intents import Intent
 from payasync.journal.reconciler import LONGEST, SILENT
 from payasync.profile.wire_names import unaskable
 from payasync.session import Done, Result, Session
-from payasync.settings import Pace
 from payasync.wire.response import RefundResponse
 
 WRONG_KEYS: Final = "the service rejects these keys"
@@ -174,7 +173,7 @@ async def run(
     *,
     result: Path | None = None,
     limit: int = 20,
-    pace: Pace = Pace(clock=time.time),
+    pace: Pace = Pace(clock=wall_time),
 ) -> int:
     """Import until all is done or a signal comes, close session and journal, and return the exit code.
 

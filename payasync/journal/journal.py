@@ -1,16 +1,14 @@
 """The journal: stores intents, and leases each to one process at a time, in any database."""
 
 import logging
-import secrets
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from payasync.clocks import boot_tick, boot_time
 from payasync.endpoints import BY_NAME
 from payasync.errors import frameless_async
 from payasync.evidence.claims import STATE_CLAIMS
@@ -38,7 +36,7 @@ from payasync.middleware.observe import log
 from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
-from payasync.settings import BOOT_CLOCK, boot_time, canonical_url, check_function, parse_base_url
+from payasync.settings import canonical_url, check_function, parse_base_url
 from payasync.storage import Backlog, Present, Upgrade, check_moment, check_number
 from payasync.wire.call import Call, Reply
 from payasync.wire.request import Request
@@ -53,23 +51,6 @@ PRUNED_TOGETHER: Final = 500
 """Intents that one transaction deletes, so that no other transaction waits long for it."""
 
 T = TypeVar("T")
-
-
-def _clock_identity() -> str:
-    """Return the identity of the monotonic clock: it changes when the machine is started."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return secrets.token_hex(16)  # this process's alone
-
-
-_CLOCK_IDENTITY: Final = _clock_identity()
-
-
-def monotonic_tick() -> str:
-    """Return a monotonic timestamp, so that a jump of the wall clock cannot shorten a quarantine."""
-    nanoseconds = time.monotonic_ns() if BOOT_CLOCK is None else time.clock_gettime_ns(BOOT_CLOCK)
-    return f"{_CLOCK_IDENTITY} {nanoseconds}e-9"  # seconds; writing a float would take longer
 
 
 class Journal(ABC):
@@ -573,7 +554,7 @@ class Journal(ABC):
         return None if service is None else _service_binding(service, self._place)
 
     def _tick(self) -> str | None:
-        return monotonic_tick() if self._has_system_clock else None
+        return boot_tick() if self._has_system_clock else None
 
 
 _service_binding: Final = lru_cache(maxsize=64)(transactions.ServiceBinding)

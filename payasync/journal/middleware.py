@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from payasync.clocks import Deadlines
 from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER
 from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError, StorageError
 from payasync.journal.drafts import Keep, draft_from_call, named_by, request_from_intent
@@ -31,7 +32,6 @@ from payasync.middleware.chain import GRACE, out_of_time
 from payasync.middleware.observe import Event, Unknown, log
 from payasync.middleware.outcome import QUERY_HINT, Recourse, recourse, unknown_error
 from payasync.storage.pending import PendingResult
-from payasync.transport.deadlines import Deadlines
 from payasync.wire.call import Call, Layer, Lease, Reply, Send
 from payasync.wire.request import Request
 from payasync.wire.response import Response

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -12,6 +11,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from attrs import Factory, define, evolve
 
+from payasync.clocks import Pace, wall_time
 from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER
 from payasync.errors import (
     ConfigurationError,
@@ -46,7 +46,7 @@ from payasync.journal.reconcile_policy import (
 )
 from payasync.middleware.observe import log
 from payasync.session import Session
-from payasync.settings import Pace, RetryPolicy, is_number
+from payasync.settings import RetryPolicy, is_number
 from payasync.wire.validators import invalid_argument
 
 logger: Final = logging.getLogger("payasync")
@@ -156,7 +156,7 @@ class Reconciler:
         quarantine: float | None = None,
         patience: Patience = Patience(),
         concurrency: int = 10,
-        pace: Pace = Pace(clock=time.time),
+        pace: Pace = Pace(clock=wall_time),
     ) -> None:
         if type(concurrency) is not int or concurrency < 1:
             raise ConfigurationError(

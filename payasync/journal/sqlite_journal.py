@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import frozen
 
+from payasync.clocks import wall_time
 from payasync.errors import ConfigurationError, StorageError
 from payasync.journal.drafts import Keep
 from payasync.journal.journal import Journal
@@ -22,6 +22,7 @@ from payasync.settings import check_function, invalid_setting
 from payasync.storage import Present, Schema, Upgrade, read_migrations
 from payasync.storage.sqlite import MARKS, SqliteFile, utc_moment
 from payasync.storage.sqlite_statement import binding, execute, execute_bound, names_in, picker, to_sqlite, with_indexes
+from payasync.storage.writer_thread import Executor, WriterThread
 
 T = TypeVar("T")
 
@@ -122,6 +123,7 @@ class SqliteJournal(Journal):
         clock: A function that returns seconds since 1970; leases end, and intents are due, by this clock.
         migrate: Make a missing file, and migrate the tables of an earlier payasync. With `False`, the first use raises
             `ConfigurationError` instead.
+        executor: Returns what runs the transactions, given a name. Default: a thread.
 
     Attributes:
         recorder: What a session uses.
@@ -138,14 +140,16 @@ class SqliteJournal(Journal):
         *,
         keep: Keep | None = None,
         whole_answers: bool = False,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         migrate: bool = True,
+        executor: Callable[[str], Executor] = WriterThread,
     ) -> None:
-        check_function("clock", clock)
-        self._file = SqliteFile(path, SCHEMA, _run_all, migrate=migrate)
+        if clock is not None:
+            check_function("clock", clock)
+        self._file = SqliteFile(path, SCHEMA, _run_all, migrate=migrate, executor=executor)
         self.present: Present = self._file.present
-        self._clock = clock
-        super().__init__(keep, whole_answers=whole_answers, clock=None if clock is time.time else clock)
+        self._clock = clock or wall_time
+        super().__init__(keep, whole_answers=whole_answers, clock=clock)
 
     def __repr__(self) -> str:
         return f"SqliteJournal({self._place!r})"

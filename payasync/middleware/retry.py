@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, cast
 import backoff
 from attrs import evolve
 
+from payasync.clocks import Pace
 from payasync.endpoints import CLOSE_ORDER
 from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
 from payasync.evidence.claims import Claim, counts_after
@@ -31,7 +32,7 @@ from payasync.middleware.outcome import (
     result_of_query,
     unknown_error,
 )
-from payasync.settings import Pace, RetryPolicy
+from payasync.settings import RetryPolicy
 from payasync.wire.call import Call, Layer, Progress, Reply, Send
 from payasync.wire.response import parse_retry_after
 

@@ -5,7 +5,6 @@ import base64
 import concurrent.futures
 import inspect
 import os
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -14,6 +13,7 @@ from weakref import WeakValueDictionary
 from yarl import URL
 
 from payasync import signing
+from payasync.clocks import wall_time
 from payasync.credentials import SENDER, Credentials, Secret
 from payasync.errors import ConfigurationError, NotSentError, PayasyncError
 from payasync.middleware.chain import await_in_time
@@ -45,10 +45,10 @@ class Sender(NamedTuple):
 
     base_url: str = ""
     merchant_id: str = ""
-    now: Callable[[], float] = time.time
+    now: Callable[[], float] = wall_time
 
 
-def add_times(constants: Mapping[str, Mapping[str, Any]], send: Send, now: Callable[[], float] = time.time) -> Send:
+def add_times(constants: Mapping[str, Mapping[str, Any]], send: Send, now: Callable[[], float] = wall_time) -> Send:
     """Return a `send` that writes the time of each attempt into the constants of the profile that hold `{timestamp}`.
 
     So each query can have an address of its own, that no cache knows.

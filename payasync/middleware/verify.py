@@ -1,12 +1,12 @@
 """The check of signed responses, before anything believes them."""
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
 from typing import Any, cast
 
 from attrs import evolve
 
+from payasync.clocks import wall_time
 from payasync.credentials import Credentials, Secret
 from payasync.errors import InvalidArgumentError, clean
 from payasync.evidence.comparison import names_the_same
@@ -25,7 +25,7 @@ def verify_reply(
     reply: Reply,
     scheme: SignatureScheme,
     keys: Iterable[Secret],
-    now: Callable[[], float] = time.time,
+    now: Callable[[], float] = wall_time,
     *,
     base_path: str = "",
     merchant_id: str = "",
@@ -245,7 +245,7 @@ def _is_true(verified: Callable[[], bool]) -> bool:
         return False
 
 
-def verify(credentials: Credentials, now: Callable[[], float] = time.time, base_path: str = "") -> Layer:
+def verify(credentials: Credentials, now: Callable[[], float] = wall_time, base_path: str = "") -> Layer:
     """Return the layer that records on each reply whether the service signed it.
 
     Args:

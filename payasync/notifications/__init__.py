@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from payasync.clocks import Pace
 from payasync.notifications.inbox import Added, Claim, Inbox, InboxEvent, Received
 from payasync.notifications.ingest import Answer
 from payasync.notifications.notification import Notification, parse
@@ -10,7 +11,7 @@ from payasync.notifications.receiver import Receiver
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import verify
 from payasync.notifications.worker import Expected
-from payasync.settings import Pace, from_extra
+from payasync.settings import from_extra
 
 if TYPE_CHECKING:
     from payasync.notifications.postgres_inbox import PostgresInbox

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import define
 
+from payasync.clocks import Pace, boot_time, running_task
 from payasync.errors import SessionClosedError
 from payasync.middleware.observe import log
 from payasync.notifications.inbox import Claim, Inbox
 from payasync.notifications.transitions import Transition
 from payasync.notifications.worker import CANCELLATION_SECONDS, Worker
-from payasync.settings import Pace, boot_time
-from payasync.transport.deadlines import running_task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,13 +3,13 @@
 import asyncio
 import logging
 import sys
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from attrs import field, frozen
 
+from payasync.clocks import Pace, wall_time
 from payasync.credentials import Credentials
 from payasync.errors import InvalidArgumentError, SessionClosedError, frameless_async
 from payasync.middleware.observe import log
@@ -36,7 +36,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, Kind
 from payasync.profile.signed_fields import key_owner
 from payasync.session import Session
-from payasync.settings import Pace, check_function, check_types, invalid_setting, is_number, must_be
+from payasync.settings import check_function, check_types, invalid_setting, is_number, must_be
 from payasync.wire.validators import invalid_argument
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Limits:
 
 F = TypeVar("F", bound=Function)
 
-DEFAULT_PACE: Final = Pace(clock=time.time, jitter=draw_upper_half)
+DEFAULT_PACE: Final = Pace(clock=wall_time, jitter=draw_upper_half)
 """Its clock returns seconds since 1970, as the inbox's does."""
 SHARED: Final = (
     "the key that verifies notifications is taken for that of all merchants: a notification whose signed part does not "

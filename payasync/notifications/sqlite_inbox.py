@@ -3,16 +3,17 @@
 import json
 import os
 import sqlite3
-import time
 from collections.abc import Callable
 from datetime import datetime
 from functools import cache
 from typing import Any, Final, TypeVar
 
+from payasync.clocks import wall_time
 from payasync.notifications.inbox import Inbox, Statements
 from payasync.storage import Schema, Upgrade, read_migrations
 from payasync.storage.sqlite import SqliteFile, utc_moment
 from payasync.storage.sqlite_statement import fetch_rows, with_indexes
+from payasync.storage.writer_thread import Executor, WriterThread
 
 APPLICATION: Final = 0x50617969
 """`Payi`: the application id in the header of the file."""
@@ -33,8 +34,9 @@ class SqliteInbox(Inbox):
     Args:
         path: The path of the file, not on a network file system. The first use creates a missing file. If the file is
             deleted or replaced while in use, calls fail with `StorageError` until it is restored.
-        clock: Returns seconds since 1970; due times and leases follow it. Default: `time.time`.
+        clock: Returns seconds since 1970; due times and leases follow it. Default: the time of day.
         migrate: Make a missing file, and migrate older tables, as for `SqliteJournal`.
+        executor: Returns what runs the transactions, given a name. Default: a thread.
 
     Raises:
         ConfigurationError: `path` is not the path of a file. The first use raises it if the file belongs to another
@@ -46,10 +48,15 @@ INSERT INTO handled SELECT id, :handler FROM events WHERE id = :id AND state = '
 ON CONFLICT DO UPDATE SET handler = excluded.handler RETURNING event"""
 
     def __init__(
-        self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time, migrate: bool = True
+        self,
+        path: str | os.PathLike[str],
+        *,
+        clock: Callable[[], float] | None = None,
+        migrate: bool = True,
+        executor: Callable[[str], Executor] = WriterThread,
     ) -> None:
-        self._file = SqliteFile(path, SCHEMA, migrate=migrate)
-        self._clock = clock
+        self._file = SqliteFile(path, SCHEMA, migrate=migrate, executor=executor)
+        self._clock = clock or wall_time
 
     def __repr__(self) -> str:
         return f"SqliteInbox({self._file.path!r})"

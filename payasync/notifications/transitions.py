@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Final, TypeAlias
 
-import backoff
 from attrs import Factory, define, evolve, field, frozen
 
+from payasync.clocks import draw_jitter
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -101,7 +101,7 @@ def longest_wait(failures: int) -> float:
 
 def draw_upper_half(bound: float) -> float:
     """Return a random wait of at least half of its bound, so that all attempts together last for days."""
-    return bound / 2 + backoff.full_jitter(bound / 2)
+    return bound / 2 + draw_jitter(bound / 2)
 
 
 def hold_two_kinds(notification: Notification, profile: Profile) -> Transition | None:

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import hmac
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -15,6 +14,7 @@ from weakref import WeakValueDictionary
 from attrs import evolve, field, frozen
 from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
+from payasync.clocks import wall_time
 from payasync.credentials import Credentials, Secret
 from payasync.endpoints import OPERATIONS
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, PayasyncError, frameless
@@ -629,7 +629,7 @@ def verify(
     credentials: Credentials,
     kind: str | None = None,
     verifier: Verifier | None = None,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] = wall_time,
     max_bytes: int = MAX_BYTES,
 ) -> Notification:
     """Return a notification that the service has signed, and that no receiver would hold before it asks `expect`.

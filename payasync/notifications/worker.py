@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from attrs import evolve, frozen
 
+from payasync.clocks import Pace, running_task
 from payasync.errors import ConfigurationError, InvalidArgumentError, StorageError, describe_error
 from payasync.evidence.comparison import named_merchants
 from payasync.middleware.observe import log
@@ -49,9 +50,7 @@ from payasync.notifications.transitions import (
 from payasync.profile.schema import KINDS
 from payasync.profile.signed_fields import key_owner
 from payasync.session import Session
-from payasync.settings import Pace
 from payasync.strict_json import NotYet
-from payasync.transport.deadlines import running_task
 from payasync.transport.threads import call_in_thread
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import backoff
 
+from payasync.clocks import Pace
 from payasync.endpoints import CREATE_REFUND, ORDER_STATES, PLACE_ORDER, REFUND_STATES
 from payasync.errors import (
     NoAnswerError,
@@ -16,7 +17,7 @@ from payasync.errors import (
     frameless_async,
 )
 from payasync.evidence.claims import STATE_CLAIMS, Claim
-from payasync.settings import Pace, is_number, not_configured
+from payasync.settings import is_number, not_configured
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 from payasync.wire.validators import invalid_argument

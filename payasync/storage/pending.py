@@ -3,10 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
-if TYPE_CHECKING:
-    from payasync.transport.deadlines import Deadlines
+from payasync.clocks import Deadlines
 
 
 class PendingResult(asyncio.Future[Any]):
@@ -27,8 +26,6 @@ class PendingResult(asyncio.Future[Any]):
     __slots__ = ("_context", "_deadlines", "_later", "_resume", "when", "work")
 
     when: float
-    mine: Final = False
-    """As of `Deadline`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Any = None) -> None:
         super().__init__(loop=loop)
@@ -48,7 +45,7 @@ class PendingResult(asyncio.Future[Any]):
         task.add_done_callback(pending._deliver_of)
         return pending
 
-    def within(self, deadlines: "Deadlines", when: float) -> Self:
+    def within(self, deadlines: Deadlines, when: float) -> Self:
         """Return itself. From now on, the work continues if the waiter is cancelled or has no time any more.
 
         If the time is over, awaiting it gives `None`.
@@ -65,6 +62,11 @@ class PendingResult(asyncio.Future[Any]):
     def final(self) -> "asyncio.Future[Any]":
         """Return the future that ends with the work itself, also if the wait for it has ended early."""
         return self._later or self
+
+    @property
+    def mine(self) -> bool:
+        """Whether it bounds the running task: never, because the work continues without it."""
+        return False
 
     @property
     def abandoned(self) -> bool:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import sqlite3
-import time
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
@@ -16,11 +15,12 @@ from secrets import token_hex
 from threading import Lock
 from typing import Any, Final, TypeVar
 
+from payasync.clocks import monotonic_time
 from payasync.errors import ConfigurationError, StorageError
 from payasync.settings import DATABASE, check_private, lock_file, new_private, open_folder
 from payasync.storage import Schema, Upgrade, upgrade_needed
 from payasync.storage.pending import PendingResult
-from payasync.storage.writer_thread import WriterThread
+from payasync.storage.writer_thread import Executor, WriterThread
 
 T = TypeVar("T")
 
@@ -106,6 +106,7 @@ class SqliteFile:
         schema: The tables.
         migrate: Make a missing file, and migrate older tables. Otherwise they are refused.
         run_all: Returns the results of all works of a transaction; by default, each work is a function.
+        executor: Returns what runs the transactions, given a name.
 
     Raises:
         ConfigurationError: `path` is not the path of a file.
@@ -118,6 +119,7 @@ class SqliteFile:
         run_all: Callable[[sqlite3.Connection, Sequence[Any]], list[Any]] = run_each,
         *,
         migrate: bool = True,
+        executor: Callable[[str], Executor] = WriterThread,
     ) -> None:
         given: object = os.fspath(path) if isinstance(path, os.PathLike) else path
         if not isinstance(given, str) or given in {"", ":memory:"} or "\0" in given:
@@ -126,6 +128,7 @@ class SqliteFile:
         self._schema = schema
         self._run_all = run_all
         self._migrates = migrate
+        self._executor = executor
         self._closed = False
         self._ended = False
         self._identity: tuple[int, int] | None = None
@@ -141,7 +144,7 @@ class SqliteFile:
         self._enough: SimpleQueue[None] = SimpleQueue()
         self._using = Lock()
         self._db: sqlite3.Connection | None = None
-        self._thread = WriterThread(f"payasync-{self._schema.name}")
+        self._thread = self._executor(f"payasync-{self._schema.name}")
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return what a function of the connection returns, after it was committed, if the file runs functions.
@@ -269,17 +272,17 @@ class SqliteFile:
             jobs = [job for job in jobs if not (job.cancelled() and job.abandoned)]
             if not jobs:
                 return
-            began = time.monotonic()
+            began = monotonic_time()
             results = self._run_jobs(jobs)
-        self._expected, self._gap = len(jobs), min(time.monotonic() - began, LONGEST_GAP)
+        self._expected, self._gap = len(jobs), min(monotonic_time() - began, LONGEST_GAP)
         _deliver_results(jobs, results)
 
     def _wait_for_more(self) -> None:
         """Wait for as many jobs as came together before, as long as they keep coming."""
         # A commit takes as long as many jobs. A gap as long as the last transaction shows that no more will come.
         self._enough = SimpleQueue()
-        count, until = 0, time.monotonic() + min(self._gap * GAPS, LONGEST_WAIT)
-        while count < len(self._waiting) < self._expected and (left := until - time.monotonic()) > 0:
+        count, until = 0, monotonic_time() + min(self._gap * GAPS, LONGEST_WAIT)
+        while count < len(self._waiting) < self._expected and (left := until - monotonic_time()) > 0:
             count = len(self._waiting)
             with suppress(Empty):
                 self._enough.get(timeout=min(self._gap, left))

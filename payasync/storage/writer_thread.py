@@ -9,9 +9,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, main_thread
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 Work: TypeAlias = Callable[[], object]
+
+
+class Executor(Protocol):
+    """Runs functions one after the other, as `WriterThread` does."""
+
+    def submit(self, work: Work) -> None:
+        """Run a function, which raises nothing, after all earlier ones. This does not wait."""
+
+    def close(self) -> None:
+        """End after the functions that it was given. This does not wait."""
 
 
 class WriterThread:

@@ -1,25 +1,14 @@
-"""The deadlines of attempts and waits. One timer serves a loop, because a timer each would cost more than signing."""
+"""The deadline of an attempt: until it connects, and until its response is read."""
 
 import asyncio
-from math import inf
-from operator import attrgetter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from payasync.clocks import Deadlines
 from payasync.wire.call import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from payasync.storage.pending import PendingResult
     from payasync.transport.pools import ConnectionLimit
-
-RESOLUTION: Final = 0.05
-"""Seconds between two checks if no deadline is nearer, and the most by which a call ends late in an idle loop."""
-CLOSEST: Final = 0.005
-"""The fewest seconds between two checks, because a thousand calls may have a thousand deadlines."""
-BLOCKED: Final = 1.0
-"""Seconds by which a check is late if the loop was blocked, or the process stopped. Busy loops are late by less."""
 
 
 class NoFreeConnectionError(TimeoutError):
@@ -68,7 +57,7 @@ class Deadline:
         "when",
     )
 
-    def __init__(self, deadlines: "Deadlines", call: Call) -> None:
+    def __init__(self, deadlines: Deadlines, call: Call) -> None:
         self._deadlines = deadlines
         # Not the call, whose fields would stay for as long as it is in flight.
         self._timeouts = call.timeouts
@@ -160,67 +149,3 @@ class Deadline:
         asked_by_others = self._task.uncancel() > self._before
         if kind is asyncio.CancelledError and not asked_by_others:
             raise NoFreeConnectionError if self._waiting else TimeoutError
-
-
-def running_task() -> "asyncio.Task[object]":
-    """Return the running task; a coroutine always runs in one."""
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - asyncio runs coroutines in tasks only
-    return task
-
-
-class Deadlines:
-    """The deadlines of one loop, checked when the earliest is over, or every `RESOLUTION` seconds while there are any.
-
-    Attributes:
-        loop: The loop.
-        time: The loop's clock.
-        running: The deadlines of running attempts and waits.
-        timer: The timer of the next check, or `None` if none is scheduled.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.time: Callable[[], float] = loop.time
-        self.running: set[Deadline | PendingResult] = set()
-        self.timer: asyncio.TimerHandle | None = None
-
-    def add(self, deadline: "Deadline | PendingResult") -> None:
-        """End an attempt or a wait when its time is over, unless it is discarded from `running` before."""
-        self.running.add(deadline)
-        # If its time was over long ago, a signal's exception came at the very beginning of its check.
-        if self.timer is None or self.timer.when() < self.time() - BLOCKED:
-            self.schedule_check(RESOLUTION)
-
-    def schedule_check(self, seconds: float) -> None:
-        """Schedule the next check. It schedules another one as long as there are deadlines."""
-        due = self.loop.time() + seconds
-        self.timer = self.loop.call_at(due, self._check, due)
-
-    def _check(self, due: float) -> None:
-        now = earliest = self.time()
-        try:
-            if now - due > BLOCKED:  # what happened meanwhile is not read yet
-                for deadline in self.running:
-                    deadline.postpone(now - due)
-            near = [each for each in self.running if each.when <= now + RESOLUTION]
-            for deadline in sorted((each for each in near if each.when <= now), key=attrgetter("when")):
-                self.running.discard(deadline)
-                deadline.expire()
-            earliest = min((each.when for each in near if each.when > now), default=inf)
-        finally:  # also after a signal's exception
-            if self.timer is not None:
-                self.timer.cancel()  # such an exception may have left two timers
-                self.timer = None
-            if self.running:
-                self.schedule_check(min(RESOLUTION, max(CLOSEST, earliest - now)))
-
-    def close(self) -> None:
-        """Stop the timer, and end all other tasks' attempts as if their time were over."""
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-        for deadline in tuple(self.running):
-            if not deadline.mine:
-                self.running.discard(deadline)
-                deadline.expire()

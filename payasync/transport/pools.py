@@ -20,10 +20,11 @@ from typing import Any, Final, Self
 import aiohttp
 from yarl import URL
 
+from payasync.clocks import Deadlines
 from payasync.errors import ConfigurationError
 from payasync.settings import invalid_setting, make_default_tls
 from payasync.transport.aiohttp_request import OwnRequest, SharedConnectorRequest, Writes, run_to_end
-from payasync.transport.deadlines import Deadline, Deadlines
+from payasync.transport.deadlines import Deadline
 from payasync.transport.resolver import Resolver
 
 WRITE_IDLE: Final = 2.0

@@ -18,6 +18,7 @@ from attrs import evolve
 from multidict import CIMultiDict, MultiMapping
 from yarl import URL
 
+from payasync.clocks import boot_time, running_task
 from payasync.credentials import Secret
 from payasync.errors import (
     ConfigurationError,
@@ -29,9 +30,9 @@ from payasync.errors import (
     SessionClosedError,
 )
 from payasync.evidence.age import POSTS, Posted, age_of
-from payasync.settings import boot_time, canonical_url
+from payasync.settings import canonical_url
 from payasync.transport.aiohttp_request import OneShotBody
-from payasync.transport.deadlines import Deadline, LeaseOverError, NoFreeConnectionError, TooLateError, running_task
+from payasync.transport.deadlines import Deadline, LeaseOverError, NoFreeConnectionError, TooLateError
 from payasync.transport.pools import MAX_HEADERS, Pool, Pools, PoolSettings
 from payasync.wire.call import Call, Encoded, Reply
 from payasync.wire.encode import encode

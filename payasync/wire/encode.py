@@ -14,6 +14,7 @@ from attrs import asdict, evolve, fields_dict
 
 import payasync.profile
 from payasync import signing, strict_json
+from payasync.clocks import boot_time
 from payasync.credentials import Credentials
 from payasync.endpoints import ARGUMENTS, FURTHER, Operation, camel_case
 from payasync.errors import InvalidArgumentError, PayasyncError
@@ -29,7 +30,7 @@ from payasync.profile.wire_names import (
     wire_name,
     wire_names,
 )
-from payasync.settings import Timeouts, boot_time, is_header, not_configured
+from payasync.settings import Timeouts, is_header, not_configured
 from payasync.strict_json import ABSENT
 from payasync.wire.call import (
     Call,

@@ -28,8 +28,8 @@ from payasync import (
     Session,
     Timeouts,
 )
+from payasync.clocks import Pace
 from payasync.journal import Reconciler
-from payasync.settings import Pace
 from tests.chaos.errands import ORDER, PAID, PATIENCE, PAUSE, reconciling
 from tests.chaos.killing import KillableJournal, KillablePostgres, KillableSqlite, Trace, lines, number_of
 from tests.chaos.plan import AT_ONCE, ENDED, JOURNALS, KEYED, RESTING, Clock, Life

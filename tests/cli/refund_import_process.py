@@ -17,9 +17,9 @@ sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync.cli.options import Address, session_with
 from payasync.cli.refund_import import RefundImportScreen, read_file, run
+from payasync.clocks import Pace
 from payasync.journal import SqliteJournal
 from payasync.journal.intents import BeginResult, Draft, Intent, State
-from payasync.settings import Pace
 
 fatal = ""
 

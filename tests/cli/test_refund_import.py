@@ -52,6 +52,7 @@ from payasync.cli.refund_import import (
     run,
 )
 from payasync.cli.sandbox import environment_of
+from payasync.clocks import Pace
 from payasync.errors import StorageError
 from payasync.journal import Journal, SqliteJournal
 from payasync.journal.intents import Draft, Intent
@@ -60,7 +61,6 @@ from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, ThreadedSandbox
 from payasync.session import Result as CallResult
 from payasync.session import Unknown
-from payasync.settings import Pace
 from payasync.wire.call import Reply
 from tests.journal.building import LEASE, START, Clock, draft
 

@@ -15,9 +15,9 @@ import procrastinate
 sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync import Call, Reply, RetryPolicy, Send, Session, Timeouts
+from payasync.clocks import Pace
 from payasync.integrations.procrastinate import PaymentTasks
 from payasync.journal import PostgresJournal, Reconciler
-from payasync.settings import Pace
 
 dsn, late, fatal = sys.argv[1:]
 

@@ -34,12 +34,12 @@ from payasync import (
     StorageError,
 )
 from payasync.cli.sandbox import environment_of
+from payasync.clocks import Pace
 from payasync.integrations.procrastinate import PaymentTasks, pause
 from payasync.journal import PostgresJournal, Reconciler, Result
 from payasync.journal.intents import Intent
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.settings import Pace
 from tests.journal.building import PAYMENT, draft
 
 PROGRAM: Final = Path(__file__).with_name("refunding_worker.py")

@@ -13,8 +13,8 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync import PayasyncError, RetryPolicy, Session
+from payasync.clocks import Pace
 from payasync.journal import Reconciler
-from payasync.settings import Pace
 from tests.chaos.killing import Trace
 from tests.chaos.plan import Life
 from tests.chaos.worker import around, journal_of

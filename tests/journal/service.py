@@ -8,11 +8,11 @@ from typing import Final
 from attrs import evolve
 
 from payasync import CreateRefund, PayasyncError, Profile, RetryPolicy, Session
+from payasync.clocks import Pace
 from payasync.journal import Journal, Reconciler
 from payasync.journal.intents import Intent
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.profile.schema import HttpCodes, Recovery
-from payasync.settings import Pace
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
 from tests.journal.building import Clock, refund
 from tests.matrix.cells import session

@@ -7,10 +7,10 @@ import pytest
 from attrs import evolve
 
 from payasync import AnswerShape, OutcomeUnknownError, PayasyncError, Profile
+from payasync.clocks import Pace
 from payasync.journal import Journal, Reconciler, Result
 from payasync.journal.intents import State
 from payasync.profile.schema import NotificationShape
-from payasync.settings import Pace
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.journal.building import MERCHANT, PAYMENT, Clock
 from tests.journal.service import BROKEN, DAY, LOST, QUARANTINE, QUICK, REFUND, SAYS, said, serving

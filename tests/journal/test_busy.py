@@ -10,9 +10,9 @@ from typing import Any, Final
 import pytest
 
 from payasync import Call, OutcomeUnknownError, Reply, RetryPolicy, Send, Session, StorageError
+from payasync.clocks import Pace
 from payasync.journal import Reconciler, Report, SqliteJournal
 from payasync.sandbox import Sandbox
-from payasync.settings import Pace
 from tests.journal.building import Clock, only, refund
 
 CONNECT: Final = sqlite3.connect

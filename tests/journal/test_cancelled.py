@@ -11,10 +11,10 @@ import pytest
 from attrs import evolve, frozen
 
 from payasync import InvalidArgumentError, OutcomeUnknownError, RetryPolicy, Session
+from payasync.clocks import Pace
 from payasync.journal import Journal, Reconciler, Result
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.settings import Pace
 from tests.journal.building import Clock, refund
 from tests.matrix.test_cancelling import sockets
 

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from payasync import InvalidArgumentError, OutcomeUnknownError, RetryPolicy, Session
+from payasync.clocks import Pace
 from payasync.journal import Journal, Outcome, Reconciler, Report, SqliteJournal
 from payasync.journal.intents import Step
 from payasync.sandbox import Sandbox
-from payasync.settings import Pace
 from tests.journal.building import LEASE, MERCHANT, Clock, draft, only, refund
 
 Damage = Callable[..., None]

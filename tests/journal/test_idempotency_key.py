@@ -16,13 +16,13 @@ from payasync import (
     Session,
     Timeouts,
 )
+from payasync.clocks import Pace
 from payasync.endpoints import custom_operation
 from payasync.journal import Journal, Patience, Reconciler, Report
 from payasync.journal.drafts import draft_from_call
 from payasync.journal.intents import Intent, Step
 from payasync.journal.reconcile_policy import KEY_OVER, NAMELESS, NOT_KEPT, QueryResult, decide
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.settings import Pace
 from payasync.wire.call import Call, Lease, Reply, Send, derive_idempotency_key
 from payasync.wire.request import Request
 from payasync.wire.response import Response

@@ -12,10 +12,10 @@ import pytest
 from attrs import evolve
 
 from payasync import CloseOrder, OutcomeUnknownError, PayasyncError, PlaceOrder, Recovery, ServiceError, Session
+from payasync.clocks import Pace
 from payasync.journal import Journal, Reconciler
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Idempotency
-from payasync.settings import Pace
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.inside import until
 from tests.journal.building import Clock

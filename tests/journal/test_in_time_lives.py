@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from payasync import CloseOrder, CreateRefund, NoAnswerError, PayasyncError, PlaceOrder
+from payasync.clocks import Pace
 from payasync.evidence.age import POSTS, Posted, age_of
 from payasync.journal import Patience, Reconciler, SqliteJournal
-from payasync.settings import Pace
 from payasync.wire.call import Call, Reply, Send
 from tests.building import reply
 from tests.journal.building import Clock

@@ -15,11 +15,10 @@ import time_machine
 from attrs import evolve
 
 from payasync import CreatePayment, Idempotency, OutcomeUnknownError, RetryPolicy, Session
+from payasync.clocks import boot_tick, boot_time
 from payasync.journal import Reconciler, Report, SqliteJournal
-from payasync.journal.journal import monotonic_tick
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.settings import boot_time
 from payasync.wire.call import Call, Reply, Send
 from tests.foreign.recorder import Recorder
 from tests.inside import until
@@ -49,7 +48,7 @@ class Ticks:
 def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
     """The monotonic clock that measures quarantines."""
     made = Ticks()
-    monkeypatch.setattr("payasync.journal.journal.monotonic_tick", made)
+    monkeypatch.setattr("payasync.journal.journal.boot_tick", made)
     return made
 
 
@@ -178,7 +177,7 @@ async def test_clock_that_is_set_back(ticks: Ticks, path: Path, seconds: float, 
 def test_boot_time(monkeypatch: pytest.MonkeyPatch, *, has_one: bool) -> None:
     """`boot_time` counts the machine's sleep. If the machine has no such clock, it returns the wall clock's time."""
     if not has_one:
-        monkeypatch.setattr("payasync.settings.BOOT_CLOCK", None)
+        monkeypatch.setattr("payasync.clocks.BOOT_CLOCK", None)
     expected = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if has_one else time.time
 
     assert sorted(times := [expected(), boot_time(), expected()]) == times
@@ -188,9 +187,9 @@ def test_boot_time(monkeypatch: pytest.MonkeyPatch, *, has_one: bool) -> None:
 def test_tick_counts_seconds(monkeypatch: pytest.MonkeyPatch, *, has_one: bool) -> None:
     """A tick holds seconds of the clock that counts the machine's sleep, or else of the monotonic clock."""
     if not has_one:
-        monkeypatch.setattr("payasync.journal.journal.BOOT_CLOCK", None)
+        monkeypatch.setattr("payasync.clocks.BOOT_CLOCK", None)
     expected = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if has_one else time.monotonic
-    times = [expected(), float(monotonic_tick().split(" ")[1]), expected()]
+    times = [expected(), float(boot_tick().split(" ")[1]), expected()]
 
     assert sorted(times) == times
 

@@ -16,10 +16,10 @@ import pytest
 from attrs import evolve
 
 from payasync import OutcomeUnknownError, RetryPolicy
+from payasync.clocks import Pace
 from payasync.errors import InvalidArgumentError
 from payasync.journal import Journal, PostgresJournal, Reconciler, SqliteJournal
 from payasync.sandbox import Sandbox
-from payasync.settings import Pace
 from tests.chaos.forked import Forked
 from tests.chaos.killing import lines
 from tests.chaos.plan import Life, Strategy

@@ -14,10 +14,11 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
 from payasync import Call, NotSentError, OutcomeUnknownError, PayasyncError, Reply, Send, Session, Unknown
+from payasync.clocks import Pace
 from payasync.journal import Reconciler, SqliteJournal
 from payasync.journal.intents import BeginResult, Draft
 from payasync.journal.middleware import LEASE_MARGIN
-from payasync.settings import Pace, Timeouts
+from payasync.settings import Timeouts
 from payasync.wire.call import Layer
 from tests.foreign.recorder import RESET, Recorder, answer
 from tests.journal.building import Clock, move_away, refund

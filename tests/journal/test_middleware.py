@@ -6,6 +6,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve, fields_dict
 
+from payasync.clocks import RESOLUTION
 from payasync.errors import (
     AuthenticationError,
     InvalidArgumentError,
@@ -21,7 +22,6 @@ from payasync.journal.intents import BeginResult, Draft, Intent, Outcome, State,
 from payasync.journal.middleware import LEASE_MARGIN, TOO_LATE
 from payasync.profile.schema import AnswerShape, States
 from payasync.settings import Timeouts
-from payasync.transport.deadlines import RESOLUTION
 from payasync.wire.call import Call, Entry, Reply
 from tests.building import PROFILE, Way, codec, reply, way
 from tests.inside import Time, until
@@ -158,7 +158,7 @@ async def test_lost_claim_is_told_at_the_end_of_the_time(
 ) -> None:
     """If another process has the claim, the caller learns it, even if the time is over in the same turn of the loop."""
     monkeypatch.setattr("payasync.journal.middleware.GRACE", 0)
-    monkeypatch.setattr("payasync.transport.deadlines.RESOLUTION", 0)
+    monkeypatch.setattr("payasync.clocks.RESOLUTION", 0)
     time = Time()
 
     class Lost(SqliteJournal):

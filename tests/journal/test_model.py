@@ -24,13 +24,13 @@ from hypothesis.stateful import (
 )
 
 from payasync import Credentials, InvalidArgumentError, PayasyncError, RetryPolicy, Session
+from payasync.clocks import Pace
 from payasync.journal import Patience, Reconciler, SqliteJournal
 from payasync.journal.intents import END_STATES, TRANSITIONS, Intent, State
 from payasync.profile.schema import Recovery
 from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.settings import Pace
 from payasync.wire.call import Call, Reply, Send
 from payasync.wire.request import Request
 from tests.journal.building import LEASE, Clock

@@ -20,6 +20,7 @@ from payasync import (
     Session,
     StorageError,
 )
+from payasync.clocks import Pace, running_task
 from payasync.journal import Journal, Patience, Reconciler, Report, Result
 from payasync.journal import reconciler as module
 from payasync.journal.intents import Intent, doubt_since
@@ -27,8 +28,6 @@ from payasync.journal.reconciler import SILENT
 from payasync.profile.schema import Accept, Recovery
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.settings import Pace
-from payasync.transport.deadlines import running_task
 from payasync.wire.call import Call, Reply, Send
 from tests.inside import turns, until
 from tests.journal.building import Clock, only

@@ -16,13 +16,13 @@ import pytest
 from attrs import evolve
 
 from benchmarks.statements import BESIDE, OF_ONE_MERCHANT, STATEMENTS, fill_sqlite, values_to_fill
+from payasync.clocks import Pace
 from payasync.errors import ConfigurationError, StorageError
 from payasync.journal import Reconciler, Report, transactions
 from payasync.journal.intents import State, Step
 from payasync.journal.journal import PRUNED_TOGETHER
 from payasync.journal.sqlite_journal import ROWS, SCHEMA, SqliteJournal, shared_statement, sqlite_statement
 from payasync.sandbox import Sandbox
-from payasync.settings import Pace
 from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
 from tests.foreign.recorder import Recorder, answer

@@ -14,10 +14,10 @@ import pytest
 from attrs import evolve
 
 from payasync import CloseOrder, DuplicateError, OutcomeUnknownError, PlaceOrder, Recovery, RefundResponse
+from payasync.clocks import Pace
 from payasync.journal import Journal, Reconciler, SqliteJournal
 from payasync.journal.intents import Intent, State
 from payasync.session import Unknown
-from payasync.settings import Pace
 from tests.foreign.recorder import SILENT, Answer, Recorder, answer
 from tests.inside import until
 from tests.journal.building import LEASE, Clock, draft

@@ -11,11 +11,11 @@ from aiohttp import web
 from attrs import define, evolve, field
 
 from payasync import Profile, Session, SignedHeader, SortedPairs
+from payasync.clocks import Pace
 from payasync.notifications import Notification, Receiver, SqliteInbox
 from payasync.resources.orders import PlaceOrder
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.settings import Pace
 from payasync.wire.response import OrderResponse
 from tests.scrambled import scrambled
 

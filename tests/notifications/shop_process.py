@@ -18,8 +18,8 @@ from aiohttp import web
 sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync import Credentials, Profile, Session
+from payasync.clocks import Pace
 from payasync.notifications import Added, Claim, Received, Receiver, SqliteInbox
-from payasync.settings import Pace
 from tests.notifications.shop import Books, keep_books
 
 folder, host, port, ahead, fatal = sys.argv[1:]

@@ -1,6 +1,4 @@
-import inspect
 import sqlite3
-import time
 from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
@@ -14,11 +12,6 @@ from tests.notifications.inbox_building import received
 def test_inbox_says_where_it_is(tmp_path: Path) -> None:
     """The `repr` of an inbox shows its path."""
     assert f"SqliteInbox('{tmp_path}/inbox.db')" == repr(SqliteInbox(tmp_path / "inbox.db"))
-
-
-def test_clock_is_that_of_the_machine() -> None:
-    """By default, due times follow the time of day, which all processes share."""
-    assert time.time is inspect.signature(SqliteInbox).parameters["clock"].default
 
 
 async def test_each_statement_finds_its_rows_by_an_index(tmp_path: Path) -> None:

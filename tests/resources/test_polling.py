@@ -11,6 +11,7 @@ import pytest
 from attrs import evolve, field, mutable
 
 from payasync import Session
+from payasync.clocks import Pace
 from payasync.endpoints import QUERY_ORDER
 from payasync.errors import (
     InvalidArgumentError,
@@ -28,7 +29,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.schema import AnswerShape, States
 from payasync.resources.orders import Orders
-from payasync.settings import Pace, RetryPolicy
+from payasync.settings import RetryPolicy
 from payasync.wire.request import Request
 from payasync.wire.response import OrderResponse, Response
 from tests.building import PROFILE, bare_call, reply

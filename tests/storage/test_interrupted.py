@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import pytest
 
+from payasync import clocks as module
+from payasync.clocks import BLOCKED, Deadlines
 from payasync.storage import Schema
 from payasync.storage.pending import PendingResult
 from payasync.storage.sqlite import SqliteFile
 from payasync.storage.writer_thread import WriterThread
-from payasync.transport import deadlines as module
-from payasync.transport.deadlines import BLOCKED, Deadlines
 from tests.inside import Time, turns
 from tests.interruptions import Interrupted, Interruption, moments
 
@@ -113,7 +113,7 @@ def test_deadlines_are_checked_after_an_interruption(monkeypatch: pytest.MonkeyP
         loop, time = asyncio.get_running_loop(), Time()
         loop.set_exception_handler(lambda loop, context: None)  # noqa: ARG005 - asyncio calls it so
         deadlines = Deadlines(loop)
-        with suppress(Interrupted), Interruption(number, "deadlines.py") as where:
+        with suppress(Interrupted), Interruption(number, "clocks.py") as where:
             _ = PendingResult(loop).within(deadlines, loop.time() + SECONDS)
             await turns(3)
         time.block(2 * BLOCKED)

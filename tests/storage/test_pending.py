@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
+from payasync import clocks as module
+from payasync.clocks import Deadlines
 from payasync.storage.pending import PendingResult
-from payasync.transport import deadlines as module
-from payasync.transport.deadlines import Deadlines
 from tests.inside import turns
 
 LONG: Final = 20

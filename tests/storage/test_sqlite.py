@@ -19,11 +19,11 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
+from payasync.clocks import Deadlines
 from payasync.errors import ConfigurationError, StorageError
 from payasync.storage import Schema
 from payasync.storage.sqlite import EMPTY, REPLACED, VANISHED, SqliteFile, journaling, open_database, transaction
 from payasync.storage.sqlite_statement import binding
-from payasync.transport.deadlines import Deadlines
 from tests.journal.building import empty, move_away
 
 SCHEMA: Final = Schema(name="inbox", application=0x1234, migrations=("CREATE TABLE notes (text TEXT NOT NULL);\n",))

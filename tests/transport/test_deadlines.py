@@ -12,10 +12,11 @@ import orjson
 import pytest
 
 from payasync import NotSentError, OutcomeUnknownError, Profile, Session, Timeouts
+from payasync import clocks as module
+from payasync.clocks import RESOLUTION, Deadlines, running_task
 from payasync.endpoints import PLACE_ORDER
 from payasync.errors import NotSentTimeoutError
-from payasync.transport import deadlines as module
-from payasync.transport.deadlines import RESOLUTION, Deadline, Deadlines, running_task
+from payasync.transport.deadlines import Deadline
 from payasync.wire.call import Call, Lease, Reply, Send
 from tests.foreign.recorder import HEAD_END, SILENT, Answer, Recorder, answer
 from tests.inside import Time, busy, turns, until, waiting

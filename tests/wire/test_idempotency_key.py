@@ -16,9 +16,9 @@ from payasync import (
     PlaceOrder,
     Profile,
 )
+from payasync.clocks import boot_time
 from payasync.endpoints import OPERATIONS
 from payasync.profile.sandbox_profile import PROFILE as PROFILE_OF_SANDBOX
-from payasync.settings import boot_time
 from payasync.wire.call import Call
 from payasync.wire.encode import Codec
 from payasync.wire.request import Request
