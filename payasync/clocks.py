@@ -43,13 +43,15 @@ class Clocks:
         wall: Returns seconds since 1970.
         boot: Returns seconds on a clock that counts while the machine is suspended. Default: the wall clock, if the
             machine has no such clock.
-        tick: Returns nanoseconds on the same clock. Default: on the monotonic clock, if the machine has no such clock.
+        monotonic: Returns seconds on a clock that never goes back.
+        tick: Returns nanoseconds on the clock of `boot`. Default: on `monotonic`, if the machine has no such clock.
         identity: Returns the identity of that clock: it changes when the machine is started.
         jitter: Returns a random number, from 0 to its argument.
     """
 
     wall: Callable[[], float] = time.time
     boot: Callable[[], float] = lambda: time.time() if BOOT_CLOCK is None else time.clock_gettime(BOOT_CLOCK)
+    monotonic: Callable[[], float] = time.monotonic
     tick: Callable[[], int] = lambda: time.monotonic_ns() if BOOT_CLOCK is None else time.clock_gettime_ns(BOOT_CLOCK)
     identity: Callable[[], str] = _boot_identity
     jitter: Callable[[float], float] = backoff.full_jitter
@@ -75,7 +77,7 @@ def boot_time() -> float:
 
 def monotonic_time() -> float:
     """Return seconds on a clock that never goes back."""
-    return _clocks.get().tick() / 1e9
+    return _clocks.get().monotonic()
 
 
 def boot_tick() -> str:

@@ -19,6 +19,7 @@ def later(hours: float) -> Clocks:
     return Clocks(
         wall=lambda: time.time() + seconds,
         boot=lambda: 7 + seconds,
+        monotonic=lambda: 7 + seconds,
         tick=lambda: round((7 + seconds) * 1e9),
         identity=lambda: "other machine",
         jitter=lambda longest: longest / 2,

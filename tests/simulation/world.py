@@ -141,6 +141,7 @@ class Process:
         clocks = Clocks(
             wall=lambda: EPOCH + world.now + self.ahead,
             boot=lambda: world.now,
+            monotonic=lambda: world.now,
             tick=lambda: round(world.now * 1e9),
             identity=lambda: "machine",
             jitter=lambda longest: world.random.uniform(0, longest),
