@@ -35,6 +35,8 @@ class Executor:
 
     def _run(self) -> None:
         self._busy = False
-        if not self._process.killed:
+        if self._process.stopped:
+            self._begin()
+        elif not self._process.killed:
             self._process.run(self._works.popleft())
             self._begin()

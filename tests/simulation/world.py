@@ -88,7 +88,7 @@ class World:
         """
         end = self.now + seconds
         while not until():
-            ready = [each for each in self.processes if each.loop.ready]
+            ready = [each for each in self.processes if each.loop.ready and not each.stopped]
             if ready:
                 self.steps += 1
                 self.random.choice(ready).step()
@@ -123,6 +123,7 @@ class Process:
         loop: Its loop.
         ahead: Seconds by which its wall clock is ahead.
         killed: Whether it was killed.
+        stopped: Whether it does nothing for a while, as after SIGSTOP.
         on_kill: What is called when it is killed, such as to cut its connections.
     """
 
@@ -131,6 +132,7 @@ class Process:
         self.name: Final = name
         self.ahead = ahead
         self.killed = False
+        self.stopped = False
         self.loop: Final = Loop(self)  # type: ignore[abstract] # what is missing raises NotImplementedError
         self.on_kill = list[Callable[[], object]]()
         self._context = Context()
@@ -173,6 +175,15 @@ class Process:
         if not handle.cancelled():
             with self.running():
                 handle.run()
+
+    def stop(self, seconds: float) -> None:
+        """Do nothing for some seconds, while time goes on."""
+
+        def go_on() -> None:
+            self.stopped = False
+
+        self.stopped = True
+        self.world.after(seconds, go_on)
 
     def kill(self) -> None:
         """End at once: nothing more is done, and connections are reset."""
