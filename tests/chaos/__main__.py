@@ -9,6 +9,7 @@ from rich.console import Console
 
 from tests.chaos.growth import Soak
 from tests.chaos.kills import CHOICES, killed
+from tests.chaos.lives import lived
 from tests.chaos.properties import LONG, MODELS, PROPERTIES, tried
 from tests.chaos.run import Scale
 from tests.chaos.soak import SHORT, soaked
@@ -29,7 +30,7 @@ def main(context: click.Context) -> list[str]:
     """
     flaws: list[str] = []
     if context.invoked_subcommand is None:
-        for part in (properties, models, soak, kills):
+        for part in (properties, models, lives, soak, kills):
             CONSOLE.rule(str(part.name))
             started = time.monotonic()
             flaws += [f"{part.name}: {flaw}" for flaw in context.invoke(part)]
@@ -62,6 +63,15 @@ def properties(seed: int | None, paths: tuple[str, ...]) -> list[str]:
 def models(seed: int | None, paths: tuple[str, ...]) -> list[str]:
     """Do to inbox and journal, and to models of them, whatever can be done; PATHS: only these files of tests."""
     return tried("models", paths or MODELS, _drawn(seed), CONSOLE)
+
+
+@main.command(name="lives")
+@click.option("--lives", "number", type=click.IntRange(min=1), default=20_000, show_default=True)
+@click.option("--hours", type=click.FloatRange(0, min_open=True), default=8.0, show_default=True, help="The most time.")
+@SEED
+def lives(number: int, hours: float, seed: int | None) -> list[str]:
+    """Let simulated shops live, be killed and stop, each by a seed; the lives of a seed have all emphases in turn."""
+    return lived(_drawn(seed), number, hours * 3600, CONSOLE)
 
 
 @main.command()
