@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -149,7 +150,7 @@ class SqliteJournal(Journal):
         self._file = SqliteFile(path, SCHEMA, _run_all, migrate=migrate, executor=executor)
         self.present: Present = self._file.present
         self._clock = clock or wall_time
-        super().__init__(keep, whole_answers=whole_answers, clock=clock)
+        super().__init__(keep, whole_answers=whole_answers, clock=None if clock is time.time else clock)
 
     def __repr__(self) -> str:
         return f"SqliteJournal({self._place!r})"

@@ -52,10 +52,10 @@ def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
     return made
 
 
-@pytest.fixture
-async def journal(path: Path) -> AsyncIterator[SqliteJournal]:
+@pytest.fixture(params=[None, time.time], ids=["default", "given"])
+async def journal(path: Path, request: pytest.FixtureRequest) -> AsyncIterator[SqliteJournal]:
     """A journal that goes by the machine's clock."""
-    async with SqliteJournal(path) as journal:
+    async with SqliteJournal(path, clock=request.param) as journal:
         yield journal
 
 

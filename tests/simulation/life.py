@@ -251,6 +251,6 @@ def _judge(life: Life, serves: Service, ends: dict[str, str], shops: list[Shop])
             life.violations.append(f"LOST: the journal says that {number} was made")
         if state == "rejected" and number in effects:
             life.violations.append(f"HIDDEN: the journal says that {number} was not made")
-        # A person decides about what was sent five times and never arrived. What was made, the service can say itself.
+        # A person decides about a refund that never arrived in five sends. The service knows one that was made.
         if state in OPEN or (state == "manual" and number in effects):
             life.violations.append(f"OPEN: {number} is {state} for ever")

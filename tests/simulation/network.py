@@ -119,7 +119,7 @@ class Server(asyncio.AbstractServer):
 
 
 class Pipe(asyncio.Transport):
-    """One end of a connection. What is written arrives in its order, after a while, or is cut."""
+    """One end of a connection. Data arrives late, in the order in which it was written, or is cut off."""
 
     def __init__(self, network: Network, process: Process, sock: socket.socket | None) -> None:
         super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
@@ -184,7 +184,7 @@ class Pipe(asyncio.Transport):
         self.call(lambda: self._lose(None))
 
     def cut_off(self) -> None:
-        """Reset the connection, because the process was killed. What it does later has no effect."""
+        """Reset the connection, because the process was killed. It can do nothing more with it."""
         self.abort()
         self._cut_off = True
 
