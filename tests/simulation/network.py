@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +24,7 @@ class Habits:
         fastest: The least seconds that something takes.
         slowest: The most seconds that something takes.
         refused: How probable it is that a connection is refused.
-        cut: How probable it is that a piece of data is lost in the middle, and the connection reset.
+        cut: How probable it is that a piece of data is lost in the middle, and the connection ends.
     """
 
     fastest: float = 0.001
@@ -36,25 +37,28 @@ class Network:
     """Connects the processes of a world.
 
     Attributes:
+        world: The world.
         habits: What it does to connections.
         faults: How many connections were refused or cut.
     """
 
     def __init__(self, world: "World") -> None:
-        self._world: Final = world
+        self.world: Final = world
         self._servers = dict[Address, tuple[Process, Callable[[], Any]]]()
         self._targets = dict[int, Address]()
         self.habits = Habits()
         self.faults = 0
 
-    def delay(self) -> float:
-        """Draw how long something takes."""
-        return self._world.random.uniform(self.habits.fastest, self.habits.slowest)
+    def delay(self, name: str) -> float:
+        """Draw how long something takes that a process sends."""
+        return self.world.between(self.habits.fastest, self.habits.slowest, f"delay of {name}")
 
-    def draws(self, probability: float) -> bool:
+    def fails(self, what: str, probability: float) -> bool:
         """Draw whether something goes wrong."""
-        wrong = self._world.random.random() < probability
-        self.faults += wrong
+        wrong = probability > 0 and self.world.happens(what, probability)
+        if wrong:
+            self.faults += 1
+            self.world.note(what)
         return wrong
 
     def listen(self, process: Process, factory: Callable[[], Any], address: Address) -> "Server":
@@ -72,35 +76,36 @@ class Network:
         Raises:
             ConnectionRefusedError: Nobody serves there, or the network refuses it.
         """
-        del process
-        await asyncio.sleep(self.delay())
-        server = self._servers.get((address[0], address[1]))
-        if server is None or server[0].killed or self.draws(self.habits.refused):
+        await asyncio.sleep(self.delay(process.name))
+        target = (address[0], address[1])
+        if not self.serves(target) or self.fails(f"a connection of {process.name} is refused", self.habits.refused):
             close_socket(sock)
             raise ConnectionRefusedError(111, "refused")
-        self._targets[sock.fileno()] = (address[0], address[1])
+        self._targets[sock.fileno()] = target
+
+    def serves(self, address: Address) -> bool:
+        """Return whether somebody serves at an address."""
+        server = self._servers.get(address)
+        return server is not None and not server[0].killed
 
     def open(self, process: Process, factory: Callable[[], Any], sock: socket.socket) -> tuple["Pipe", Any]:
         """Return the client's transport and protocol of an accepted connection."""
-        address = self._targets.pop(sock.fileno())
+        return self.join(process, factory, self._targets.pop(sock.fileno()), sock)
+
+    def join(
+        self, process: Process, factory: Callable[[], Any], address: Address, sock: socket.socket | None = None
+    ) -> tuple["Pipe", Any]:
+        """Return the client's transport and protocol of a connection with who serves at an address."""
         server, serve = self._servers[address]
         near, far = Pipe(self, process, sock), Pipe(self, server, None)
         near.peer, far.peer = far, near
         for pipe in (near, far):
-            pipe.process.on_kill.append(pipe.cut_off)
+            pipe.process.connections.append(pipe)
         near.protocol = factory()
         far.protocol = server.run(serve)
         near.protocol.connection_made(near)
         server.run(lambda: server.loop.call_soon(far.protocol.connection_made, far))
         return near, near.protocol
-
-    def after(self, seconds: float, call: Callable[[], object]) -> None:
-        """Have something arrive."""
-        self._world.after(seconds, call)
-
-    def draw_place(self, length: int) -> int:
-        """Draw where a piece of data is cut."""
-        return self._world.random.randrange(length)
 
 
 class Server(asyncio.AbstractServer):
@@ -130,15 +135,17 @@ class Pipe(asyncio.Transport):
         self._lost = False
         self._cut_off = False
         self._arrives = 0.0
+        self._works = deque[Callable[[], object]]()
 
     def write(self, data: Any) -> None:
         """Send data."""
         if self._closing or not data or self.process.killed:
             return
-        whole = bytes(data)
-        if self._network.draws(self._network.habits.cut):
-            self._send(whole[: self._network.draw_place(len(whole))])
-            self.abort()
+        whole, name = bytes(data), self.process.name
+        if self._network.fails(f"data of {name} is cut off", self._network.habits.cut):
+            self._send(whole[: int(len(whole) * self._network.world.draw(f"place of a cut by {name}"))])
+            # Both ends see a reset, or one sees an orderly end, in the middle of the data.
+            self._end(self._network.world.choose([ConnectionResetError(104, "reset"), None], f"end of a cut by {name}"))
         else:
             self._send(whole)
 
@@ -147,19 +154,32 @@ class Pipe(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def _send(self, data: bytes) -> None:
-        peer, now = self.peer, self.process.loop.time()
-        self._arrives = max(now + self._network.delay(), self._arrives + 1e-6)
+        peer = self.peer
         if peer is not None and data:
-            self._network.after(self._arrives - now, lambda: peer.call(lambda: peer.protocol.data_received(data)))
+            self._deliver(lambda: peer.call(lambda: peer.protocol.data_received(data)))
+
+    def _deliver(self, call: Callable[[], object]) -> None:
+        world = self._network.world
+        self._arrives = max(world.now + self._network.delay(self.process.name), self._arrives + 1e-6)
+        world.after(self._arrives - world.now, call)
 
     def call(self, work: Callable[[], object]) -> None:
         """Have the owner do something, unless the connection has ended."""
         if not self._lost and not self.process.killed:
-            self.process.run(lambda: self.process.loop.call_soon(self._unless_lost, work))
+            self._works.append(work)
+            if len(self._works) == 1:
+                self._turn(self._run_next)
 
-    def _unless_lost(self, work: Callable[[], object]) -> None:
+    def _turn(self, work: Callable[[], object]) -> None:
+        """Have the owner do something in the turn after the next: a real loop reads a connection once in each."""
+        loop = self.process.loop
+        self.process.run(lambda: loop.call_soon(loop.call_soon, work))
+
+    def _run_next(self) -> None:
         if not self._lost:
-            work()
+            self._works.popleft()()
+            if self._works:
+                self._turn(self._run_next)
 
     def is_closing(self) -> bool:
         """Return whether nothing can be sent any more."""
@@ -177,10 +197,9 @@ class Pipe(asyncio.Transport):
         if self._closing or self._cut_off:
             return
         self._closing = True
-        peer, now = self.peer, self.process.loop.time()
-        self._arrives = max(now + self._network.delay(), self._arrives + 1e-6)
+        peer = self.peer
         if peer is not None:
-            self._network.after(self._arrives - now, lambda: peer.hang_up(error))
+            self._deliver(lambda: peer.hang_up(error))
         self.call(lambda: self._lose(None))
 
     def cut_off(self) -> None:
@@ -196,6 +215,8 @@ class Pipe(asyncio.Transport):
 
     def _lose(self, error: Exception | None) -> None:
         self._lost = True
+        if self in self.process.connections:
+            self.process.connections.remove(self)
         if self._sock is not None:
             close_socket(self._sock)
         self.protocol.connection_lost(error)

@@ -1,94 +1,150 @@
-"""In no life is a refund made twice, lost or hidden, whatever the network, the service and a kill do."""
+"""In no life is anything made twice, lost or hidden, whatever the network, the service, the disk and a kill do."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree, ignore_patterns
+from tempfile import TemporaryDirectory
 from typing import Final, get_args
 
 import pytest
 
+from tests.simulation.conditions import CONDITIONS, live_without
 from tests.simulation.life import Emphasis, Life, live
 
 ROOT: Final = Path(__file__).parents[2]
 EMPHASES: Final = get_args(Emphasis)
 DAILY: Final = 12
-"""Lives that a daily test lives."""
-AT_NIGHT: Final = 350
-"""Lives that a long test lives."""
+"""Lives of each emphasis that a daily test lives."""
+AT_NIGHT: Final = 230
+"""Lives of each emphasis that a long test lives."""
+PAGE: Final = 80
+"""Lines of a script at most."""
 AGAIN: Final = """
+import logging
 import sys
-from pathlib import Path
-from tests.simulation.life import live
+from tests.simulation.shrink import relive
 
-first, last, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-for seed in range(first, last):
-    (folder / str(seed)).mkdir()
-    print(live(seed, folder / str(seed), *sys.argv[4:]))
+logging.disable()
+for seed in range(int(sys.argv[1]), int(sys.argv[2])):
+    print(relive(seed, *sys.argv[3:]))
 """
 FENCED: Final = "WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id;"
 MUTATIONS: Final = {
     "a query in time": ("evidence/claims.py", "    if sends > 1:\n        return final\n", "", "repeats"),
     "the quarantine": ("evidence/claims.py", "return inf if used_before else final", "return 0.0", ""),
+    "the age of a response": ("evidence/age.py", "return max(float(stated), by_date, 0.0)", "return 0.0", "caches"),
     "the fence": ("journal/sql/journal.sql", FENCED, "WHERE id = :id RETURNING id;", "crowds"),
+    "the record before the send": (
+        "journal/middleware.py",
+        "return send(call) if call.read else self._record(call, send, merchant, service, notify)",
+        "return send(call)",
+        "",
+    ),
+    "the key of an event": (
+        "notifications/notification.py",
+        'return build_key(f"{kind}:", names), False, digest',
+        'return build_key(f"{kind}:", [*names, __import__("secrets").token_hex(8)]), False, digest',
+        "events",
+    ),
+    "numbers and merchants": (
+        "evidence/comparison.py",
+        "if counts and not same and (found",
+        "if False and (found",
+        "merchants",
+    ),
 }
 """By the rule that is taken out: the module, the lines, what takes their place, and the emphasis of the lives."""
 
 
-def lived_again(root: Path, folder: Path, first: int, last: int, emphasis: str = "") -> str:
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """Return an empty folder in memory, if the machine has one, because lives commit often."""
+    memory = Path("/dev/shm")  # noqa: S108 - the folder within it is private
+    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+def lived_again(root: Path, *arguments: object) -> str:
     """Return what another process prints about lives, with the package below a root."""
+    command = [sys.executable, "-P", "-c", AGAIN, *map(str, arguments)]
+    return run(root, command)
+
+
+def run(root: Path, command: list[str]) -> str:
+    """Return what a command prints that imports what is below a root."""
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    command = [sys.executable, "-P", "-c", AGAIN, str(first), str(last), str(folder), emphasis]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return done.stdout
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize("emphasis", EMPHASES)
-@pytest.mark.parametrize("first", range(0, 3 * DAILY, DAILY))
-def test_lives(first: int, emphasis: Emphasis, tmp_path: Path) -> None:
+def test_lives(emphasis: Emphasis, memory: Path) -> None:
     """In each life of a seed, nothing happens that may never happen."""
     lives = list[Life]()
-    for seed in range(first, first + DAILY):
-        (tmp_path / str(seed)).mkdir()
-        lives.append(live(seed, tmp_path / str(seed), emphasis))
+    for seed in range(DAILY):
+        (memory / str(seed)).mkdir()
+        lives.append(live(seed, memory / str(seed), emphasis))
 
     assert [] == [each for each in lives if each.violations]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("emphasis", EMPHASES)
-@pytest.mark.parametrize("first", [1000, 1000 + AT_NIGHT])
-def test_many_lives(first: int, emphasis: Emphasis, tmp_path: Path) -> None:
-    """The same, in 2,100 lives."""
-    lives = lived_again(ROOT, tmp_path, first, first + AT_NIGHT, emphasis).splitlines()
+def test_many_lives(emphasis: Emphasis) -> None:
+    """The same, in 2,070 lives."""
+    lives = lived_again(ROOT, 1000, 1000 + AT_NIGHT, emphasis).splitlines()
 
     assert AT_NIGHT == len(lives)
     assert [] == [each for each in lives if "violations=[]" not in each]
 
 
-def test_seed_gives_the_same_life(tmp_path: Path) -> None:
-    """A seed gives the same life again, also in another process."""
-    for name in ("here", "again", "there"):
-        (tmp_path / name).mkdir()
-    here, again = live(7, tmp_path / "here"), live(7, tmp_path / "again")
+@pytest.mark.parametrize("emphasis", ["", "events"])
+def test_seed_gives_the_same_life(emphasis: Emphasis, memory: Path) -> None:
+    """A seed gives the same life again, to the last note, also in another process."""
+    for name in ("here", "again"):
+        (memory / name).mkdir()
+    here, again = live(7, memory / "here", emphasis), live(7, memory / "again", emphasis)
 
     assert here.told
     assert here == again
-    assert f"{here}\n" == lived_again(ROOT, tmp_path / "there", 7, 8)
+    assert f"{here}\n" == lived_again(ROOT, 7, 8, emphasis)
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_broken_condition_is_reported(condition: str, memory: Path) -> None:
+    """If a documented condition is broken, payasync says so, and nothing is made twice."""
+    for seed in range(3):
+        (memory / str(seed)).mkdir()
+        said, twice = live_without(condition, seed, memory / str(seed))
+
+        assert [] == twice
+        assert CONDITIONS[condition] in said, (seed, said)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("rule", MUTATIONS)
-def test_lives_need_a_rule(rule: str, tmp_path: Path) -> None:
-    """Without a rule that guards money, 500 lives show what it guards."""
+def test_lives_need_a_rule(rule: str, memory: Path) -> None:
+    """Without a rule that guards money, 500 lives show what it guards, and a script of a page repeats it."""
     module, lines, instead, emphasis = MUTATIONS[rule]
-    for name in ("payasync", "tests"):
-        copytree(ROOT / name, tmp_path / "root" / name, ignore=ignore_patterns("__pycache__"))
-    changed = tmp_path / "root" / "payasync" / module
+    for name in ("payasync", "tests/simulation"):
+        copytree(ROOT / name, memory / name, ignore=ignore_patterns("__pycache__"))
+    changed = memory / "payasync" / module
     before = changed.read_text(encoding="utf-8")
     changed.write_text(before.replace(lines, instead), encoding="utf-8")
-    (tmp_path / "lives").mkdir()
+    seed = next(
+        (
+            first + nth
+            for first in range(0, 500, 50)
+            for nth, each in enumerate(lived_again(memory, first, first + 50, emphasis).splitlines())
+            if "TWICE" in each or "HANDLED" in each
+        ),
+        None,
+    )
 
     assert lines in before
-    assert "TWICE" in lived_again(tmp_path / "root", tmp_path / "lives", 0, 500, emphasis)
+    assert seed is not None
+    script = run(memory, [sys.executable, "-P", "-m", "tests.simulation.shrink", str(seed), emphasis])
+    assert script.count("\n") <= PAGE
+    assert {"TWICE", "HANDLED"} & set(run(memory, [sys.executable, "-P", "-c", script]).split(":"))

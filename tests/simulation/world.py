@@ -4,9 +4,12 @@ import asyncio
 import heapq
 import itertools
 import socket
-from collections.abc import Callable, Coroutine, Generator
+import sys
+from collections import Counter
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
+from hashlib import blake2b
 from random import Random
 from typing import Any, Final, TypeVar, cast
 
@@ -20,6 +23,10 @@ EPOCH: Final = 1_800_000_000.0
 """The wall clock's time, in seconds since 1970, when a world begins."""
 LONGEST: Final = 30 * 86400.0
 """Seconds of a world after which it is stuck."""
+DEEPEST: Final = 100
+"""How many `finally` blocks a task may wait in, one after the other."""
+EARLIEST: Final = 1e-6
+"""Seconds by which a timer may end early, because its moment is a float."""
 
 
 class Stuck(Exception):  # noqa: N818 - it says what the world is
@@ -39,46 +46,81 @@ class Event:
 
 
 class World:
-    """Clocks, processes and a network.
+    """Clocks, machines, processes and a network.
+
+    Each draw has a name, and is drawn from the seed, the name and how often it was drawn before. If something is left
+    out of a world, all else is therefore drawn as before.
 
     Args:
         seed: Draws all that is left to chance.
+        only: What may happen, by the names in `happened`. Default: all.
 
     Attributes:
-        random: Draws it.
         now: Seconds since the world began.
         processes: Those that live.
         network: Connects them.
         steps: How many steps the processes have done.
+        happened: The names of what has happened, of all that might have.
+        notes: What a person wants to read of this world: the moments and the texts.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: str, only: frozenset[str] | None = None) -> None:
         from tests.simulation.network import Network  # noqa: PLC0415 - it needs the world's types
 
-        self.random: Final = Random(seed)  # noqa: S311 - a seed must give the same life again
         self.now = 0.0
         self.processes: list[Process] = []
         self.network: Network = Network(self)
         self.steps = 0
+        self.happened = list[str]()
+        self.notes = list[tuple[float, str]]()
+        self._seed, self._only = seed, only
+        self._draws = Counter[str]()
+        self._order = Random(seed)  # noqa: S311 - a seed must give the same life again
         self._events: list[tuple[float, float, int, Event]] = []
         self._numbers = itertools.count()
+        self._varies = self.happens("delays vary")
+        self._turns = self.happens("steps change their order")
+
+    def draw(self, what: str) -> float:
+        """Draw a number from 0 to 1.
+
+        Args:
+            what: Names the draw.
+        """
+        self._draws[what] += 1
+        name = f"{self._seed} {what} {self._draws[what]}"
+        return int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) / 2**64
+
+    def between(self, least: float, most: float, what: str) -> float:
+        """Draw a number of seconds."""
+        return least + (most - least) * self.draw(what) if self._varies else least
+
+    def choose(self, choices: Sequence[T], what: str) -> T:
+        """Draw one of several values."""
+        return choices[int(self.draw(what) * len(choices))]
+
+    def happens(self, what: str, probability: float = 1.0) -> bool:
+        """Draw whether something happens that may be left out of this world, and remember it if it does."""
+        drawn = self.draw(what) < probability
+        name = f"{what}, {self._draws[what]}" if self._draws[what] > 1 else what
+        if not drawn or (self._only is not None and name not in self._only):
+            return False
+        self.happened.append(name)
+        return True
+
+    def note(self, text: str) -> None:
+        """Note what a person wants to read of this world."""
+        self.notes.append((round(self.now, 3), text))
 
     def after(self, seconds: float, call: Callable[[], object]) -> Event:
         """Have something happen after some seconds. Of what happens at one moment, the seed draws the order."""
-        event = Event(call)
-        heapq.heappush(self._events, (self.now + max(seconds, 0.0), self.random.random(), next(self._numbers), event))
+        event, tie = Event(call), self._order.random() if self._turns else 0.0
+        heapq.heappush(self._events, (self.now + max(seconds, 0.0), tie, next(self._numbers), event))
         return event
 
-    def process(self, name: str, *, ahead: float = 0.0) -> "Process":
-        """Return a new process.
-
-        Args:
-            name: Its name, for reports.
-            ahead: Seconds by which its wall clock is ahead.
-        """
-        made = Process(self, name, ahead)
-        self.processes.append(made)
-        return made
+    def machine(self, name: str) -> "Machine":
+        """Return a new machine."""
+        return Machine(self, name)
 
     def run(self, until: Callable[[], bool], *, seconds: float = LONGEST) -> None:
         """Let time pass until something is true.
@@ -91,7 +133,7 @@ class World:
             ready = [each for each in self.processes if each.loop.ready and not each.stopped]
             if ready:
                 self.steps += 1
-                self.random.choice(ready).step()
+                (self._order.choice(ready) if self._turns else ready[0]).step()
                 continue
             while self._events and self._events[0][-1].cancelled:
                 heapq.heappop(self._events)
@@ -114,41 +156,113 @@ class World:
             each.kill()
 
 
+class Machine:
+    """A machine: the clocks of its processes.
+
+    Attributes:
+        world: Where it stands.
+        name: Its name.
+        ahead: Seconds by which its wall clock is ahead.
+        processes: All that were ever started on it.
+    """
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world: Final = world
+        self.name: Final = name
+        self.ahead = 0.0
+        self.processes = list[Process]()
+        self._boots, self._booted = 1, 0.0
+        self._asleep, self._asleep_since, self._wakes = 0.0, -1.0, 0.0
+
+    def boot_time(self) -> float:
+        """Return the seconds since it was started."""
+        return self.world.now - self._booted
+
+    def monotonic_time(self) -> float:
+        """Return the seconds for which it was awake."""
+        now = self.world.now if self._asleep_since < 0 else self._asleep_since
+        return now - self._booted - self._asleep
+
+    def clocks(self, process: str) -> Clocks:
+        """Return the clocks of one of its processes."""
+        world = self.world
+        return Clocks(
+            wall=lambda: EPOCH + world.now + self.ahead,
+            boot=self.boot_time,
+            monotonic=self.monotonic_time,
+            tick=lambda: round(self.boot_time() * 1e9),
+            identity=lambda: f"{self.name}-{self._boots}",
+            jitter=lambda longest: world.between(0, longest, f"jitter of {process}"),
+        )
+
+    def process(self, name: str) -> "Process":
+        """Return a new process.
+
+        Args:
+            name: Its name, for reports.
+        """
+        made = Process(self, name)
+        self.processes.append(made)
+        self.world.processes.append(made)
+        if self._asleep_since >= 0:
+            made.stop(self._wakes - self.world.now)
+        return made
+
+    def set_clock(self, seconds: float) -> None:
+        """Set the wall clock forward or back."""
+        self.world.note(f"the clock of {self.name} is set by {seconds:.0f} s")
+        self.ahead += seconds
+
+    def suspend(self, seconds: float) -> None:
+        """Sleep for some seconds: no process does anything, and the monotonic clock stands still."""
+        if self._asleep_since >= 0:
+            return
+        self.world.note(f"{self.name} sleeps for {seconds:.0f} s")
+        self._asleep_since, self._wakes = self.world.now, self.world.now + seconds
+        for each in self.processes:
+            each.stop(seconds)
+        self.world.after(seconds, self._wake)
+
+    def _wake(self) -> None:
+        if self._asleep_since >= 0:
+            self._asleep += self.world.now - self._asleep_since
+            self._asleep_since = -1.0
+
+    def reboot(self) -> None:
+        """Kill all processes, and start again."""
+        self.world.note(f"{self.name} is started again")
+        for each in self.processes:
+            each.kill()
+        self._boots += 1
+        self._booted, self._asleep, self._asleep_since = self.world.now, 0.0, -1.0
+
+
 class Process:
     """A process: a loop whose steps the world runs one at a time.
 
     Attributes:
-        world: Where it lives.
+        machine: Where it runs.
+        world: Where that stands.
         name: Its name.
         loop: Its loop.
-        ahead: Seconds by which its wall clock is ahead.
         killed: Whether it was killed.
         stopped: Whether it does nothing for a while, as after SIGSTOP.
-        on_kill: What is called when it is killed, such as to cut its connections.
+        was_stopped: Whether it was ever stopped, so that what it does may end late.
+        connections: Those that it has.
     """
 
-    def __init__(self, world: World, name: str, ahead: float) -> None:
-        self.world: Final = world
+    def __init__(self, machine: Machine, name: str) -> None:
+        self.machine: Final = machine
+        self.world: Final = machine.world
         self.name: Final = name
-        self.ahead = ahead
         self.killed = False
         self.stopped = False
+        self.was_stopped = False
+        self._stopped_until = 0.0
         self.loop: Final = Loop(self)  # type: ignore[abstract] # what is missing raises NotImplementedError
-        self.on_kill = list[Callable[[], object]]()
+        self.connections = list[Any]()
         self._context = Context()
-        self._context.run(self._enter)
-
-    def _enter(self) -> None:
-        world = self.world
-        clocks = Clocks(
-            wall=lambda: EPOCH + world.now + self.ahead,
-            boot=lambda: world.now,
-            monotonic=lambda: world.now,
-            tick=lambda: round(world.now * 1e9),
-            identity=lambda: "machine",
-            jitter=lambda longest: world.random.uniform(0, longest),
-        )
-        use_clocks(clocks)
+        self._context.run(use_clocks, machine.clocks(name))
 
     def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Return a task of this process."""
@@ -162,12 +276,19 @@ class Process:
     @contextmanager
     def running(self) -> Generator[None]:
         """Have the process's loop be the running one."""
-        before = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage] - as `Runner` does
+        before, hooks = asyncio._get_running_loop(), sys.get_asyncgen_hooks()  # pyright: ignore[reportPrivateUsage] - as `Runner` does
         asyncio._set_running_loop(self.loop)  # pyright: ignore[reportPrivateUsage]
+        sys.set_asyncgen_hooks(finalizer=self._drop)
         try:
             yield
         finally:
             asyncio._set_running_loop(before)  # pyright: ignore[reportPrivateUsage]
+            sys.set_asyncgen_hooks(*hooks)
+
+    def _drop(self, generator: Any) -> None:
+        """Close a generator that nobody refers to any more, unless its process was killed."""
+        if not self.killed:
+            self.start(generator.aclose())
 
     def step(self) -> None:
         """Do one thing that is ready."""
@@ -180,10 +301,11 @@ class Process:
         """Do nothing for some seconds, while time goes on."""
 
         def go_on() -> None:
-            self.stopped = False
+            self.stopped = self.world.now < self._stopped_until
 
-        self.stopped = True
-        self.world.after(seconds, go_on)
+        self.stopped = self.was_stopped = True
+        self._stopped_until = max(self._stopped_until, self.world.now + seconds)
+        self.world.after(self._stopped_until - self.world.now, go_on)
 
     def kill(self) -> None:
         """End at once: nothing more is done, and connections are reset."""
@@ -192,14 +314,22 @@ class Process:
         self.killed = True
         self.world.processes.remove(self)
         self.loop.ready.clear()
-        for each in self.on_kill:
-            each()
+        for each in [*self.connections]:
+            each.cut_off()
         # Python would close them at any time, and what their `finally` blocks do has no effect any more.
         while self.loop.tasks:
             task = next(iter(self.loop.tasks))
             del self.loop.tasks[task]
-            with suppress(BaseException):
-                self.run(cast("Any", task.get_coro()).close)
+            self.run(lambda task=task: _end_now(task))
+
+
+def _end_now(task: "asyncio.Task[Any]") -> None:
+    """End the coroutine of a task, whatever it waits for in its `finally` blocks."""
+    for _ in range(DEEPEST):
+        try:
+            cast("Any", task.get_coro()).throw(Killed())
+        except BaseException:  # noqa: BLE001 - nobody is there to hear of it
+            return
 
 
 class Handle(asyncio.TimerHandle):
@@ -240,7 +370,7 @@ class Loop(asyncio.AbstractEventLoop):
 
     def time(self) -> float:
         """Return the time of timers."""
-        return self.process.world.now
+        return self.process.machine.monotonic_time()
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Handle:  # type: ignore[override] # any call
         """Call a function as soon as its turn comes."""
@@ -258,11 +388,17 @@ class Loop(asyncio.AbstractEventLoop):
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Handle:  # type: ignore[override]
         """Call a function at a moment."""
         handle = Handle(when, callback, args, self, context)
-        handle.event = self.process.world.after(when - self.time(), lambda: self._add(handle))
+        self._wait(handle)
         return handle
 
-    def _add(self, handle: Handle) -> None:
-        if not self.process.killed:
+    def _wait(self, handle: Handle) -> None:
+        """Call a function at its moment. While the machine sleeps, the moment comes no nearer."""
+        seconds = handle.when() - self.time()
+        if self.process.killed:
+            return
+        if seconds > EARLIEST:
+            handle.event = self.process.world.after(seconds, lambda: self._wait(handle))
+        else:
             self.ready.append(handle)
 
     def create_future(self) -> "asyncio.Future[Any]":
