@@ -5,21 +5,23 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from itertools import count, islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final, get_args
 
 from rich.console import Console
 
-from tests.simulation.life import Emphasis, Life, live
+from tests.simulation.circumstances import Emphasis
+from tests.simulation.life import Life
+from tests.simulation.shrink import relive, shrink, write_script
 
 TOGETHER: Final = 200
 """Lives after which the time is looked at."""
-COUNTED: Final = ("effects", "kills", "faults")
+COUNTED: Final = ("effects", "told", "handled", "kills", "faults")
 
 
 def lived(first: int, lives: int, seconds: float, console: Console) -> list[str]:
     """Live lives until there are as many as asked, or the time is over, and return what may never happen.
+
+    The first life in which it happens is reduced, and printed as a script.
 
     Args:
         first: The first seed.
@@ -36,12 +38,13 @@ def lived(first: int, lives: int, seconds: float, console: Console) -> list[str]
                 totals.update(
                     {"lives": 1, "hours": life.seconds / 3600, **{each: getattr(life, each) for each in COUNTED}}
                 )
+                if life.violations and not flaws:
+                    console.print(write_script(shrink(seed, emphasis), emphasis), highlight=False, markup=False)
                 flaws += [f"seed {seed}, emphasis {emphasis!r}: {each}" for each in life.violations]
     facts = ", ".join(f"{round(number):,} {name}" for name, number in totals.items())
-    console.print(f"{facts}\nRepeat one: nox -s chaos -- lives --seed SEED --lives 3", highlight=False, soft_wrap=True)
+    console.print(facts, highlight=False)
     return flaws
 
 
 def _live(which: tuple[int, Emphasis]) -> Life:
-    with TemporaryDirectory() as folder:
-        return live(which[0], Path(folder), which[1])
+    return relive(*which)

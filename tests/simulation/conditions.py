@@ -7,7 +7,8 @@ from attrs import evolve
 
 from payasync.profile.schema import Recovery
 from tests.simulation import disk, exchange, network, service
-from tests.simulation.life import QUARANTINE, ROUNDS, SAYS
+from tests.simulation.circumstances import QUARANTINE, SAYS
+from tests.simulation.life import ROUNDS
 from tests.simulation.service import Service
 from tests.simulation.shop import Record, Shop
 from tests.simulation.world import World

@@ -200,12 +200,15 @@ class Connection(Reader):
 async def post(process: Process, address: Address, path: str, headers: Mapping[str, str], body: bytes) -> int:
     """Send a notification, and return the status of the response; 0 if there is none."""
     network, found = process.world.network, asyncio.get_running_loop().create_future()
+
+    def receive(first: str, *_: object) -> None:
+        if not found.done():
+            found.set_result(int(first.split(" ")[1]))
+
     await asyncio.sleep(network.delay(process.name))
     if not network.serves(address):
         return 0
-    _, reader = network.join(
-        process, lambda: Reader(lambda first, *_: found.done() or found.set_result(int(first.split(" ")[1]))), address
-    )
+    _, reader = network.join(process, lambda: Reader(receive), address)
     lines = {"Host": "shop", "Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     reader.transport.write(f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body)

@@ -155,16 +155,18 @@ class Service:
             return Response(429, b'{"code":"SBX_BUSY"}', (("Content-Type", "application/json"), ("Retry-After", "2")))
         if habits.refuses:
             return say(401, {"code": "SBX_BAD_SIGNATURE"})
-        nonce = request.fields.get("nonceStr")
+        nonce = str(request.fields.get("nonceStr", ""))
         if nonce in self._nonces:
             return say(200, {"code": "SBX_NONCE_USED"})
-        self._nonces.update({nonce} - {None})
-        if path == STATUS:
-            return self._say_state("refund", str(request.fields["outRefundNo"]), request.fields)
-        if path == QUERY:
-            return self._say_state("order", str(request.fields["outTradeNo"]), request.fields)
-        if habits.deaf:
-            return None
+        if nonce:
+            self._nonces.add(nonce)
+        if path in {STATUS, QUERY}:
+            kind, name = ("refund", "outRefundNo") if path == STATUS else ("order", "outTradeNo")
+            return self._say_state(kind, str(request.fields[name]), request.fields)
+        return None if habits.deaf else await self._serve_write(request)
+
+    async def _serve_write(self, request: Request) -> Response | None:
+        habits, path = self.habits, request.path
         key = request.headers.get("idempotency-key", "") if habits.keys else ""
         write = self._keys.get(key) or asyncio.ensure_future(self._write(path, request.fields))
         if key:
@@ -243,9 +245,7 @@ class Service:
             return {"outTradeNo": fields.get("outTradeNo", number.replace("R", "T")), "outRefundNo": number}
         return {"outTradeNo": number}
 
-    def _about(
-        self, kind: str, number: str, state: str, fields: Mapping[str, Any], merchant: str
-    ) -> dict[str, Any]:
+    def _about(self, kind: str, number: str, state: str, fields: Mapping[str, Any], merchant: str) -> dict[str, Any]:
         about = {"code": "SBX_OK", "status": f"SBX_{state}", "merchantId": merchant}
         if kind == "payment":
             return {**about, "paymentId": f"at the service {number}", "amount": fields.get("amount", 450)}

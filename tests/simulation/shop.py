@@ -4,7 +4,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,6 +55,15 @@ class Told:
     began: float
     ended: float
     what: str
+
+
+@define
+class Handled:
+    """What a handler got, and when."""
+
+    number: str
+    state: str
+    at: float
 
 
 @define
@@ -277,6 +286,16 @@ class Shop:
         finally:
             connection.close()
 
+    def read_handled(self) -> list[Handled]:
+        """Return what handlers got, of all processes."""
+        database = self._folder / "shop.db"
+        if not database.exists():
+            return []
+        with closing(sqlite3.connect(database)) as connection:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'handled'").fetchone():
+                return []
+            return [Handled(*row) for row in connection.execute("SELECT * FROM handled ORDER BY at")]
+
     # Its parts
 
     @asynccontextmanager
@@ -310,9 +329,7 @@ def request_for(thing: str) -> Any:
     """Return the request that makes a thing: two requests for one thing are equal."""
     kind, _, number = thing.partition(" ")
     if kind == "refund":
-        return CreateRefund(
-            out_trade_no=number.replace("R", "T"), out_refund_no=number, total_amt=450, refund_amt=200
-        )
+        return CreateRefund(out_trade_no=number.replace("R", "T"), out_refund_no=number, total_amt=450, refund_amt=200)
     if kind == "order":
         return PlaceOrder(out_trade_no=number, total_amt=450, currency="CAD")
     if kind == "close":

@@ -10,8 +10,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from tests.simulation.life import Emphasis, Life, live
+from tests.simulation.circumstances import Emphasis
+from tests.simulation.life import Life, live
 
+_SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - folders within it are private
+MEMORY: Final = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
+"""Where the folders of lives are: in memory, if the machine has such a place, because lives commit often."""
 MOST: Final = 600
 """Lives that are tried at most."""
 SHOWN: Final = 40
@@ -37,7 +41,7 @@ with TemporaryDirectory() as folder:
 
 def relive(seed: int, emphasis: Emphasis, only: Iterable[str] | None = None) -> Life:
     """Return the life of a seed, in a folder of its own."""
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=MEMORY) as folder:
         try:
             return live(seed, Path(folder), emphasis, only)
         except Exception as error:  # noqa: BLE001 - a life that cannot go on is one that goes wrong

@@ -11,8 +11,9 @@ from typing import Final, get_args
 
 import pytest
 
+from tests.simulation.circumstances import Emphasis
 from tests.simulation.conditions import CONDITIONS, live_without
-from tests.simulation.life import Emphasis, Life, live
+from tests.simulation.shrink import MEMORY, relive
 
 ROOT: Final = Path(__file__).parents[2]
 EMPHASES: Final = get_args(Emphasis)
@@ -61,9 +62,8 @@ MUTATIONS: Final = {
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """Return an empty folder in memory, if the machine has one, because lives commit often."""
-    memory = Path("/dev/shm")  # noqa: S108 - the folder within it is private
-    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+    """Return an empty folder in memory."""
+    with TemporaryDirectory(dir=MEMORY) as folder:
         yield Path(folder)
 
 
@@ -80,12 +80,9 @@ def run(root: Path, command: list[str]) -> str:
 
 
 @pytest.mark.parametrize("emphasis", EMPHASES)
-def test_lives(emphasis: Emphasis, memory: Path) -> None:
+def test_lives(emphasis: Emphasis) -> None:
     """In each life of a seed, nothing happens that may never happen."""
-    lives = list[Life]()
-    for seed in range(DAILY):
-        (memory / str(seed)).mkdir()
-        lives.append(live(seed, memory / str(seed), emphasis))
+    lives = [relive(seed, emphasis) for seed in range(DAILY)]
 
     assert [] == [each for each in lives if each.violations]
 
@@ -101,11 +98,9 @@ def test_many_lives(emphasis: Emphasis) -> None:
 
 
 @pytest.mark.parametrize("emphasis", ["", "events"])
-def test_seed_gives_the_same_life(emphasis: Emphasis, memory: Path) -> None:
+def test_seed_gives_the_same_life(emphasis: Emphasis) -> None:
     """A seed gives the same life again, to the last note, also in another process."""
-    for name in ("here", "again"):
-        (memory / name).mkdir()
-    here, again = live(7, memory / "here", emphasis), live(7, memory / "again", emphasis)
+    here, again = relive(7, emphasis), relive(7, emphasis)
 
     assert here.told
     assert here == again

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
+from functools import partial
 from hashlib import blake2b
 from random import Random
 from typing import Any, Final, TypeVar, cast
@@ -288,7 +289,7 @@ class Process:
     def _drop(self, generator: Any) -> None:
         """Close a generator that nobody refers to any more, unless its process was killed."""
         if not self.killed:
-            self.start(generator.aclose())
+            _ = self.start(generator.aclose())
 
     def step(self) -> None:
         """Do one thing that is ready."""
@@ -320,7 +321,7 @@ class Process:
         while self.loop.tasks:
             task = next(iter(self.loop.tasks))
             del self.loop.tasks[task]
-            self.run(lambda task=task: _end_now(task))
+            self.run(partial(_end_now, task))
 
 
 def _end_now(task: "asyncio.Task[Any]") -> None:
