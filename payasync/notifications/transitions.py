@@ -310,8 +310,10 @@ def judge_response(
     if response.state is None and waiting not in states:
         missing = not_configured(f"states.{thing}.{waiting}", "the service's values of a state that is not final")
         return Transition("parked", describe_error(missing))
-    if response.state == waiting and waiting != signed:
+    of_another = response.state is None and any(profile.states.name(each, status) for each in _WAITING)
+    if of_another or (response.state == waiting and waiting != signed):
         reason = f"the service does not confirm it yet: the state is {clean(repr(status))}"
+        reason += ", which is that of another thing" if of_another else ""
         return Transition("pending" if age < MAX_UNCONFIRMED else "dead", reason)
     key = build_key(f"{CONFIRMED}{kind}:", [number, status])
     return Confirmed(key, build_fact(kind, number, response.state), response)

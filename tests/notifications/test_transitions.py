@@ -103,6 +103,9 @@ YET: Final = "the service does not confirm it yet: the state is"
         (ORDER, {"status": "SBX_PENDING"}, f"pending: {YET} 'SBX_PENDING'"),
         (QUERY_PAID, {"status": "SBX_PENDING"}, f"pending: {YET} 'SBX_PENDING'"),
         (QUERY_REFUNDED, {"status": "SBX_PROCESSING"}, f"pending: {YET} 'SBX_PROCESSING'"),
+        (ORDER, {"status": "SBX_SUCCEEDED"}, f"pending: {YET} 'SBX_SUCCEEDED', which is that of another thing"),
+        (QUERY_PAID, {"status": "SBX_PROCESSING"}, f"pending: {YET} 'SBX_PROCESSING', which is that of another thing"),
+        (QUERY_REFUNDED, {"status": "SBX_PAID"}, f"pending: {YET} 'SBX_PAID', which is that of another thing"),
         *((ORDER, data, "pending: the response has no 'status'") for data in STATELESS),
     ],
 )
