@@ -105,15 +105,19 @@ async def test_each_request_has_one_result(sandbox: Sandbox, pay: Session) -> No
     assert (30, 3_000) == (sandbox.ledger.refunds(), sandbox.ledger.refunded("T1"))
 
 
-async def test_refused_is_told_with_its_error(sandbox: Sandbox, pay: Session) -> None:
-    """A refused request is `Refused` with its error, and the others are sent."""
-    missing = refund("R2", out_trade_no="T9")
-    found = {result.request.reference: result async for result in pay.bulk([refund(), missing, refund("R3")])}
-    refused = found["R2"]
+async def test_result_of_each_kind(sandbox: Sandbox, pay: Session) -> None:
+    """A refused, unsent or read request without a response is `Refused` with its error; the others are sent."""
+    missing, query = refund("R2", out_trade_no="T9"), QueryRefund(identifier="R1")
+    sandbox.faults.reset_before("refunds.status")
+    found = {each.request: each async for each in pay.bulk([refund(), missing, query, refund("R3")], limit=1)}
+    async with connect("http://127.0.0.1:1", credentials=sandbox.credentials, profile=PROFILE) as nowhere:
+        (unsent,) = await _all(nowhere.bulk([refund("R4")]))
+    refused: list[Any] = [found[missing], found[query], unsent]
 
-    assert isinstance(refused, Refused)
-    assert isinstance(refused.error, errors.ServiceError)
-    assert [Done, Done] == [type(found[number]) for number in ("R1", "R3")]
+    assert [Refused] * 3 == [type(each) for each in refused]
+    assert [errors.ServiceError, errors.NoAnswerError, errors.NotSentError] == [type(each.error) for each in refused]
+    assert unsent.error.sent is False
+    assert [Done, Done] == [type(found[refund(number)]) for number in ("R1", "R3")]
     assert 2 == sandbox.ledger.refunds()
 
 
@@ -124,66 +128,35 @@ async def forgetful(call: Call, send: Send) -> Reply:
 
 
 async def test_unknown_is_told_with_its_error(sandbox: Sandbox, pay: Session) -> None:
-    """A write that may have been done is `Unknown`, with the error that `reconcile` takes."""
+    """A write that may have been done is `Unknown`, with the error that `reconcile` takes.
+
+    So is one whose number was used before, perhaps by an earlier run. Each is also the event of that name.
+    """
     async with sandbox.session(retry=ONE_TRY, middleware=[forgetful]) as forgetting:
-        (result,) = [result async for result in forgetting.bulk([refund()])]
-
-    assert isinstance(result, Unknown)
-    assert isinstance(result.error, errors.OutcomeUnknownError)
-    assert "succeeded" == (await pay.reconcile(result.error)).state
-
-
-async def test_duplicate_is_unknown() -> None:
-    """If a number was used before, the result is `Unknown`, because an earlier run may have used it."""
+        (lost,) = await _all(forgetting.bulk([refund()]))
     with Recorder([answer(409, b'{"code":"SBX_OTHER"}')]) as service:
-        async with connect(service, profile=PROFILE, retry=ONE_TRY) as pay:
-            (result,) = [result async for result in pay.bulk([refund()])]
+        async with connect(service, profile=PROFILE, retry=ONE_TRY) as other:
+            (used,) = await _all(other.bulk([refund()]))
 
-    assert isinstance(result, Unknown)
-    assert (errors.DuplicateError, "the number was used before") == (type(result.error), result.reason)
-
-
-def test_unknown_is_the_event_of_that_name() -> None:
-    """A result of unknown outcome is also a `payasync.Unknown`, the event that `on_event` receives."""
-    error = errors.OutcomeUnknownError("it may have been done", reason="no answer")
-    result = Unknown(refund(), error)
-
-    assert isinstance(result, payasync.Unknown)
-    assert ("refunds.create", "R1", "no answer") == (result.operation, result.reference, result.reason)
+    assert [Unknown, Unknown] == [type(each) for each in (lost, used)]
+    assert [errors.OutcomeUnknownError, errors.DuplicateError] == [type(each.error) for each in (lost, used)]
+    assert "succeeded" == (await pay.reconcile(lost.error)).state
+    assert isinstance(used, payasync.Unknown)
+    assert ("refunds.create", "R1", "the number was used before") == (used.operation, used.reference, used.reason)
     assert "it may have been done" == Unknown(refund(), errors.OutcomeUnknownError("it may have been done")).reason
 
 
-async def test_not_sent_is_refused(sandbox: Sandbox) -> None:
-    """A request that never left is `Refused` with an error whose `sent` is `False`."""
-    async with connect("http://127.0.0.1:1", credentials=sandbox.credentials, profile=PROFILE) as pay:
-        found = await _all(pay.bulk(refunds(3)))
-
-    assert [Refused] * 3 == [type(result) for result in found]
-    assert [(errors.NotSentError, False)] * 3 == [(type(result.error), result.error.sent) for result in found]
-    assert 0 == sandbox.ledger.refunds()
-
-
-async def test_read_without_an_answer_is_refused(sandbox: Sandbox, pay: Session) -> None:
-    """A read without a response is `Refused`, because it may be repeated."""
-    sandbox.faults.reset_before("refunds.status")
-    (result,) = [result async for result in pay.bulk([QueryRefund(identifier="R1")])]
-
-    assert isinstance(result, Refused)
-    assert isinstance(result.error, errors.NoAnswerError)
-
-
-@pytest.mark.parametrize("limit", [1, 3, 20])
-async def test_no_more_than_the_limit_are_under_way(sandbox: Sandbox, limit: int) -> None:
+async def test_no_more_than_the_limit_are_under_way(sandbox: Sandbox) -> None:
     """Exactly `limit` calls are in flight while enough requests are left."""
-    gate = Gate()
-    async with sandbox.session(middleware=[gate]) as pay:
-        results = asyncio.ensure_future(_all(pay.bulk(refunds(25), limit=limit)))
-        await until(lambda: gate.held == limit)
-        gate.open.set()
-        found = await results
+    for run, limit in enumerate((1, 3, 20)):
+        gate = Gate()
+        requests = [refund(f"{run}-{number}") for number in range(25)]
+        async with sandbox.session(middleware=[gate]) as pay:
+            results = asyncio.ensure_future(_all(pay.bulk(requests, limit=limit)))
+            await until(lambda gate=gate, limit=limit: gate.held == limit)  # type: ignore[misc]
+            gate.open.set()
 
-    assert limit == gate.most
-    assert 25 == len(found)
+            assert (25, limit) == (len(await results), gate.most)
 
 
 async def _all(results: AsyncIterator[Any]) -> list[Any]:
@@ -204,16 +177,18 @@ async def test_results_that_nobody_looks_at_hold_the_others_back(sandbox: Sandbo
 
 
 async def test_progress_counts_what_has_ended(pay: Session) -> None:
-    """`on_progress` is called for each result before the result is yielded."""
+    """`on_progress` is called for each result before it is yielded. For a generator, it says how many were read."""
     heard: list[tuple[int, int]] = []
     seen = [len(heard) async for _ in pay.bulk(refunds(5), limit=2, on_progress=lambda *counts: heard.append(counts))]
 
     assert [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)] == heard
     assert [1, 2, 3, 4, 5] == seen
+    heard.clear()
+    await _all(pay.bulk(iter(refunds(5)), limit=2, on_progress=lambda *counts: heard.append(counts)))
 
-
-async def test_nothing_to_send_is_nothing(pay: Session) -> None:
-    """No requests give no results."""
+    assert [1, 2, 3, 4, 5] == [ended for ended, _ in heard]
+    assert {0, 1} == {read - ended for ended, read in heard}
+    assert (5, 5) == heard[-1]
     assert [] == await _all(pay.bulk([]))
 
 
@@ -233,17 +208,15 @@ BAD: Final[dict[str, tuple[Any, str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-async def test_all_is_checked_before_the_first_is_sent(sandbox: Sandbox, pay: Session, name: str) -> None:
+async def test_all_is_checked_before_the_first_is_sent(sandbox: Sandbox, pay: Session) -> None:
     """An invalid request is named by its position, and nothing is sent."""
-    requests, field, words = BAD[name]
+    for requests, field, words in BAD.values():
+        with pytest.raises(errors.InvalidArgumentError) as caught:
+            pay.bulk(requests)
 
-    with pytest.raises(errors.InvalidArgumentError) as caught:
-        pay.bulk(requests)
-
-    assert field == caught.value.field
-    assert words in str(caught.value)
-    assert field.partition(".")[0] in str(caught.value)
+        assert field == caught.value.field
+        assert words in str(caught.value)
+        assert field.partition(".")[0] in str(caught.value)
     assert [] == sandbox.ledger.calls()
 
 
@@ -336,25 +309,20 @@ async def test_generator_that_breaks_loses_nothing(
     assert 2 == sandbox.ledger.refunds()
 
 
-async def test_generator_is_checked_first_if_asked(sandbox: Sandbox, pay: Session) -> None:
-    """With `check_first=True`, a generator is read and checked before the first request is sent."""
+async def test_check_first(sandbox: Sandbox, pay: Session) -> None:
+    """With `check_first=True`, a generator is read and checked before the first request is sent. An `async` one cannot.
+
+    With `check_first=False`, an invalid request of a list is `Refused`, and the others are sent.
+    """
     with pytest.raises(errors.InvalidArgumentError, match="requests\\[1\\]"):
         pay.bulk(iter([refund(), refund("R 2")]), check_first=True)
-
-    assert [] == sandbox.ledger.calls()
-
-
-async def test_list_is_read_as_a_generator_if_asked(pay: Session) -> None:
-    """With `check_first=False`, an invalid request of a list is `Refused`, and the others are sent."""
-    found = await _all(pay.bulk([refund("R 1"), refund("R2")], check_first=False))
-
-    assert {Refused: 1, Done: 1} == Counter(type(result) for result in found)
-
-
-async def test_async_generator_cannot_be_checked_first(pay: Session) -> None:
-    """`check_first=True` is refused with an `async` generator, and the error names a list."""
     with pytest.raises(errors.InvalidArgumentError, match="async for each in requests"):
         pay.bulk(Source(refunds(2)).rows(), check_first=True)
+    before = sandbox.ledger.calls()
+    found = await _all(pay.bulk([refund("R 1"), refund("R2")], check_first=False))
+
+    assert [] == before
+    assert {Refused: 1, Done: 1} == Counter(type(result) for result in found)
 
 
 async def test_slow_generator_holds_no_result_back(pay: Session) -> None:
@@ -486,16 +454,6 @@ async def test_many_take_no_more_memory_than_few() -> None:
     assert numbered - many <= 2000 * 200
 
 
-async def test_progress_of_a_generator(pay: Session) -> None:
-    """For a generator, `on_progress` says how many requests were read."""
-    heard: list[tuple[int, int]] = []
-    await _all(pay.bulk(iter(refunds(5)), limit=2, on_progress=lambda *counts: heard.append(counts)))
-
-    assert [1, 2, 3, 4, 5] == [ended for ended, _ in heard]
-    assert {0, 1} == {read - ended for ended, read in heard}
-    assert (5, 5) == heard[-1]
-
-
 async def test_one_number_for_two_things_is_no_contradiction(pay: Session) -> None:
     """One number may stand in different operations and in reads; requests without a number never clash."""
     same = [refund("T1"), CloseOrder(out_trade_no="T1"), *[QueryRefund(identifier="T1")] * 2]
@@ -508,20 +466,13 @@ async def _waiting(done: int, total: int) -> None:
     del done, total
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        *[("limit", value) for value in (0, -1, True, 1.5, "3", None)],
-        ("on_progress", 3),
-        ("on_progress", _waiting),
-        ("timeout", 0),
-        ("check_first", 1),
-    ],
-)
-async def test_invalid_option_is_refused_before_the_first_is_sent(pay: Session, option: str, value: Any) -> None:
+async def test_invalid_option_is_refused_before_the_first_is_sent(pay: Session) -> None:
     """An invalid option is refused by name. An `async` listener is refused, because it would not be awaited."""
-    with pytest.raises(errors.InvalidArgumentError, match=f"{option} must be"):
-        pay.bulk([refund()], **{option: value})
+    wrong: dict[str, list[Any]] = {"limit": [0, -1, True, 1.5, "3", None], "on_progress": [3, _waiting]}
+    for option, values in {**wrong, "timeout": [0], "check_first": [1]}.items():
+        for value in values:
+            with pytest.raises(errors.InvalidArgumentError, match=f"{option} must be"):
+                pay.bulk([refund()], **{option: value})
 
 
 async def test_point_that_the_profile_leaves_open_is_told_before_the_first_is_sent(sandbox: Sandbox) -> None:
@@ -533,35 +484,27 @@ async def test_point_that_the_profile_leaves_open_is_told_before_the_first_is_se
     assert [] == sandbox.ledger.calls()
 
 
-@pytest.mark.parametrize(
-    ("keys", "changes", "kind", "field"),
-    [
-        ({}, {}, errors.ConfigurationError, "credentials.signing_key"),
-        ({"signing_key": "signing key of M1"}, {"signature": None}, errors.NotConfiguredError, "signature"),
-        (
-            {"signing_key": "signing key of M1"},
-            {"signature": SortedPairs(encoding="hex")},
-            errors.NotConfiguredError,
-            "signature.algorithm",
-        ),
-    ],
-)
-async def test_what_is_missing_to_sign_is_told_before_the_first_is_sent(
-    sandbox: Sandbox, keys: dict[str, str], changes: dict[str, Any], kind: type[errors.ConfigurationError], field: str
-) -> None:
+async def test_what_is_missing_to_sign_is_told_before_the_first_is_sent(sandbox: Sandbox) -> None:
     """A missing key or signature option is raised before sending, without naming a request, because all lack it."""
-    credentials = Credentials(sandbox.credentials.merchant_id, secret_key=sandbox.credentials.secret_key, **keys)
-    async with Session(sandbox.url, credentials=credentials, profile=evolve(PROFILE, **changes)) as pay:
-        with pytest.raises(kind) as single:
-            await pay.send(refund())
-        with pytest.raises(kind) as caught:
-            pay.bulk([CreatePayment(amount=1, currency="CAD"), refund()])
-        with pytest.raises(kind) as read:
-            await _all(pay.bulk(iter([refund(), refund("R2")])))
+    known = {"secret_key": sandbox.credentials.secret_key, "signing_key": "signing key of M1"}
+    cases: list[tuple[Any, Any, type[errors.ConfigurationError], str]] = [
+        ({"signing_key": None}, {}, errors.ConfigurationError, "credentials.signing_key"),
+        ({}, {"signature": None}, errors.NotConfiguredError, "signature"),
+        ({}, {"signature": SortedPairs(encoding="hex")}, errors.NotConfiguredError, "signature.algorithm"),
+    ]
+    for keys, changes, kind, field in cases:
+        credentials = Credentials(sandbox.credentials.merchant_id, **{**known, **keys})
+        async with Session(sandbox.url, credentials=credentials, profile=evolve(PROFILE, **changes)) as pay:
+            with pytest.raises(kind) as single:
+                await pay.send(refund())
+            with pytest.raises(kind) as caught:
+                pay.bulk([CreatePayment(amount=1, currency="CAD"), refund()])
+            with pytest.raises(kind) as read:
+                await _all(pay.bulk(iter([refund(), refund("R2")])))
 
-    assert (single.value.args, None) == (read.value.args, read.value.reference)
-    assert (single.value.args, field) == (caught.value.args, caught.value.field)
-    assert ("refunds.create", None) == (caught.value.operation, caught.value.reference)
+        assert (single.value.args, None) == (read.value.args, read.value.reference)
+        assert (single.value.args, field) == (caught.value.args, caught.value.field)
+        assert ("refunds.create", None) == (caught.value.operation, caught.value.reference)
     assert [] == sandbox.ledger.calls()
 
 
@@ -577,6 +520,16 @@ async def closed(pay: Session, requests: list[CreateRefund]) -> None:
         await anext(results)
 
 
+async def cancelled(pay: Session, requests: list[CreateRefund]) -> None:
+    """Cancel the caller at the first result."""
+    first = asyncio.Event()
+    caller = asyncio.ensure_future(_all(pay.bulk(requests, limit=3, on_progress=lambda *_: first.set())))
+    await first.wait()
+    caller.cancel()
+    await asyncio.wait({caller})
+    assert caller.cancelled()
+
+
 async def raised(pay: Session, requests: list[CreateRefund]) -> None:
     """Let the listener raise."""
 
@@ -587,7 +540,7 @@ async def raised(pay: Session, requests: list[CreateRefund]) -> None:
         await _all(pay.bulk(requests, limit=3, on_progress=listener))
 
 
-@pytest.mark.parametrize("leave", [broken_off, closed, raised])
+@pytest.mark.parametrize("leave", [broken_off, closed, cancelled, raised])
 async def test_leaving_leaves_no_task(
     sandbox: Sandbox, leave: Callable[[Session, list[CreateRefund]], Awaitable[None]]
 ) -> None:
@@ -600,20 +553,6 @@ async def test_leaving_leaves_no_task(
     assert 0 == gate.held
     assert ["R0", "R1", "R2"] == gate.begun
     assert 1 == sandbox.ledger.refunds()
-
-
-async def test_cancelling_leaves_no_task(sandbox: Sandbox) -> None:
-    """Cancelling the caller cancels the requests in flight."""
-    gate = Gate()
-    async with sandbox.session(middleware=[gate]) as pay:
-        caller = asyncio.ensure_future(_all(pay.bulk(refunds(10), limit=3)))
-        await until(lambda: gate.held == 3)
-        caller.cancel()
-        await asyncio.wait({caller})
-
-    assert caller.cancelled()
-    assert (set(), 0) == (others(), gate.held)
-    assert 0 == sandbox.ledger.refunds()
 
 
 async def test_session_that_closes_refuses_what_has_not_begun(sandbox: Sandbox) -> None:

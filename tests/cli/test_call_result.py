@@ -1,9 +1,8 @@
 """What a command says of an error that a sandbox seldom shows; `test_calls.py` shows the others over HTTP."""
 
 from datetime import date
-from typing import Any
+from typing import Any, Final
 
-import pytest
 from attrs import evolve
 
 from payasync import (
@@ -49,124 +48,86 @@ def caller(request: Request[Any], profile: Profile = PROFILE, journal: str = "")
     return Caller(session, request, Address(journal) if journal else None, " --profile p.toml")
 
 
-@pytest.mark.parametrize(
-    ("asked", "error", "outcome", "advice", "commands"),
-    [
-        (
-            caller(CLOSE),
-            OutcomeUnknownError("lost"),
-            "unknown",
-            "To ask the service what happened:",
-            ["payasync order query T1 --profile p.toml"],
-        ),
-        (
-            caller(CLOSE, journal="pay.db"),
-            OutcomeUnknownError("lost"),
-            "unknown",
-            "To ask the service what happened:",
-            ["payasync reconcile --journal pay.db --profile p.toml", "payasync order query T1 --profile p.toml"],
-        ),
-        (
-            caller(REFUND, SILENT),
-            OutcomeUnknownError("lost"),
-            "unknown",
-            "No journal has recorded it, so keep what is shown above.",
-            [],
-        ),
-        (
-            caller(SUBSCRIBE, journal="pay.db"),
-            OutcomeUnknownError("lost", intent_id=7),
-            "unknown",
-            "Once you know what happened, record it:",
-            [
-                "payasync journal resolve 7 --journal pay.db --as succeeded --reason …",
-                "payasync journal resolve 7 --journal pay.db --as rejected --reason …",
-            ],
-        ),
-        (
-            caller(SUBSCRIBE, journal="pay.db"),
-            OutcomeUnknownError("sending", intent_id=7, reason=BEING_SENT),
-            "unknown",
-            "From that time on, this command asks the service:",
-            ["payasync reconcile --journal pay.db --profile p.toml"],
-        ),
-        (
-            caller(QueryPayment(identifier="P1"), evolve(PROFILE, recovery=Recovery(quarantine=60.0))),
-            ServiceError("none", absent=True),
-            "refused",
-            '"Not found" is final only 60 seconds after a write was sent, because the service may still carry it out.',
-            [],
-        ),
-        (
-            caller(REFUND, SILENT),
-            DuplicateError("used"),
-            "duplicate",
-            "Use another number only if this one belongs to another write.",
-            [],
-        ),
-        (
-            caller(REFUND),
-            NotSentError("bad certificate", permanent=True),
-            "not sent",
-            "Remove the cause, and run the command again.",
-            [],
-        ),
-        (
-            caller(REFUND),
-            SessionClosedError("closed"),
-            "not sent",
-            "To try again, run the same command.",
-            [],
-        ),
-        (caller(REFUND), RateLimitedError("429"), "refused", "Wait, and run the command again.", []),
-        (
-            caller(QueryOrder(out_trade_no="T1")),
-            InvalidSignatureError("forged"),
-            "no response",
-            "To check the keys:",
-            ["payasync doctor --profile p.toml"],
-        ),
-        (caller(QueryOrder(out_trade_no="T1")), NoAnswerError("silence"), "no response", "", []),
-    ],
+LOST: Final = OutcomeUnknownError("lost", intent_id=7)
+SENDING: Final = OutcomeUnknownError("sending", intent_id=7, reason=BEING_SENT)
+PERMANENT: Final = NotSentError("bad certificate", permanent=True)
+QUERY: Final = QueryOrder(out_trade_no="T1")
+QUARANTINED: Final = evolve(PROFILE, recovery=Recovery(quarantine=60.0))
+ASK: Final = "To ask the service what happened:"
+QUERIED: Final = "payasync order query T1 --profile p.toml"
+RECONCILED: Final = "payasync reconcile --journal pay.db --profile p.toml"
+RESOLVED: Final = (
+    "payasync journal resolve 7 --journal pay.db --as succeeded --reason …",
+    "payasync journal resolve 7 --journal pay.db --as rejected --reason …",
 )
-def test_advice(asked: Caller, error: PayasyncError, outcome: str, advice: str, commands: list[str]) -> None:
+FINAL: Final = (
+    '"Not found" is final only 60 seconds after a write was sent, because the service may still carry it out.'
+)
+USED: Final = "Use another number only if this one belongs to another write."
+ADVICE: Final[list[tuple[Caller, PayasyncError, str, str, tuple[str, ...]]]] = [
+    (caller(CLOSE), LOST, "unknown", ASK, (QUERIED,)),
+    (caller(CLOSE, journal="pay.db"), LOST, "unknown", ASK, (RECONCILED, QUERIED)),
+    (caller(REFUND, SILENT), LOST, "unknown", "No journal has recorded it, so keep what is shown above.", ()),
+    (caller(SUBSCRIBE, journal="pay.db"), LOST, "unknown", "Once you know what happened, record it:", RESOLVED),
+    (
+        caller(SUBSCRIBE, journal="pay.db"),
+        SENDING,
+        "unknown",
+        "From that time on, this command asks the service:",
+        (RECONCILED,),
+    ),
+    (caller(QueryPayment(identifier="P1"), QUARANTINED), ServiceError("none", absent=True), "refused", FINAL, ()),
+    (caller(REFUND, SILENT), DuplicateError("used"), "duplicate", USED, ()),
+    (caller(REFUND), PERMANENT, "not sent", "Remove the cause, and run the command again.", ()),
+    (caller(REFUND), SessionClosedError("closed"), "not sent", "To try again, run the same command.", ()),
+    (caller(REFUND), RateLimitedError("429"), "refused", "Wait, and run the command again.", ()),
+    (
+        caller(QUERY),
+        InvalidSignatureError("forged"),
+        "no response",
+        "To check the keys:",
+        ("payasync doctor --profile p.toml",),
+    ),
+    (caller(QUERY), NoAnswerError("silence"), "no response", "", ()),
+]
+
+
+def test_advice() -> None:
     """What is advised can be done: a command that asks is shown only if the service can be asked."""
-    result = result_of_error(asked, error)
+    for asked, error, outcome, advice, commands in ADVICE:
+        result = result_of_error(asked, error)
 
-    assert (outcome, error.args[0]) == (result.outcome, result.reason)
-    assert (advice, commands) == (result.advice, list(result.next))
+        assert (outcome, error.args[0]) == (result.outcome, result.reason)
+        assert (advice, commands) == (result.advice, result.next), error
 
 
-@pytest.mark.parametrize("customer", ["customer", "payer.customer", "customer.0"])
-def test_secrets_at_any_depth_are_not_shown(customer: str) -> None:
-    """The payload is shown without signatures, nonces and a customer's details, however deep they stand."""
-    named = evolve(PROFILE, name="nested", fields={**PROFILE.fields, "customer": customer})
+def data_of(document: object, **changes: Any) -> Any:
+    """Return the payload that is shown of a response with this document."""
+    named = evolve(PROFILE, name="changed", **changes)
+    response = SubscriptionResponse.of(bare_call(CREATE_SUBSCRIPTION, profile=named), reply(document))
+    return result_of_response(caller(SUBSCRIBE, named), response).data
+
+
+def test_secrets_at_any_depth_are_not_shown() -> None:
+    """The payload is shown without signatures, nonces and a customer's details, however deep they stand.
+
+    If the customer is `payer.id`, it is shown without `payer`, and with each other `id`.
+    """
     secret = {"sign": "canary", "nonceStr": "canary", "customer": {"email": "canary"}, "amount": 900}
     document = {**secret, "status": "SBX_SCHEDULED", "plan": {**secret, "parts": [secret, "kept"]}}
-    asked = caller(SUBSCRIBE, named)
-    response = SubscriptionResponse.of(bare_call(CREATE_SUBSCRIPTION, profile=named), reply(document))
-
     shown = {"amount": 900}
     expected = {**shown, "status": "SBX_SCHEDULED", "plan": {**shown, "parts": [shown, "kept"]}}
-    assert expected == result_of_response(asked, response).data
+    dotted = {"id": "S1", "status": "SBX_SCHEDULED", "plan": {"id": 7, "parts": [{"id": 8}]}}
+
+    for customer in ("customer", "payer.customer", "customer.0"):
+        assert expected == data_of(document, fields={**PROFILE.fields, "customer": customer})
+    payer = {"id": "C1", "email": "canary"}
+    assert dotted == data_of({**dotted, "payer": payer}, fields={**PROFILE.fields, "customer": "payer.id"})
 
 
-def test_dotted_name_of_the_customer_hides_no_other_field() -> None:
-    """If the customer is `payer.id`, the payload is shown without `payer`, and with each other `id`."""
-    named = evolve(PROFILE, name="dotted", fields={**PROFILE.fields, "customer": "payer.id"})
-    shown = {"id": "S1", "status": "SBX_SCHEDULED", "plan": {"id": 7, "parts": [{"id": 8}]}}
-    response = SubscriptionResponse.of(
-        bare_call(CREATE_SUBSCRIPTION, profile=named), reply({**shown, "payer": {"id": "C1", "email": "canary"}})
-    )
-
-    assert shown == result_of_response(caller(SUBSCRIBE, named), response).data
-
-
-@pytest.mark.parametrize("data", [None, "canary", ["canary"]])
-def test_payload_without_names_is_not_shown(data: object) -> None:
+def test_payload_without_names_is_not_shown() -> None:
     """A payload that is no object has no names that tell what is secret in it, so none of it is shown."""
-    enveloped = evolve(PROFILE, name="enveloped", answer=evolve(PROFILE.answer, data="data"))
-    document = {"data": data, "status": "SBX_SCHEDULED"}
-    response = SubscriptionResponse.of(bare_call(CREATE_SUBSCRIPTION, profile=enveloped), reply(document))
+    for data in (None, "canary", ["canary"]):
+        document = {"data": data, "status": "SBX_SCHEDULED"}
 
-    assert None is result_of_response(caller(SUBSCRIBE, enveloped), response).data
+        assert None is data_of(document, answer=evolve(PROFILE.answer, data="data"))

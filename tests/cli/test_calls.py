@@ -1,7 +1,6 @@
 """`payasync order`, `payment`, `refund` and `subscription` against a real sandbox, whose ledger is the truth."""
 
 import asyncio
-import io
 import json
 import os
 import pty
@@ -13,16 +12,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-import click
 import pytest
 from attrs import evolve, fields
 from click.testing import CliRunner
 
 from payasync.cli.call_result import CallResult
-from payasync.cli.commands import COMMANDS, payasync
+from payasync.cli.commands import payasync
 from payasync.cli.sandbox import environment_of
 from payasync.cli.signals import SIGNALS, stopped_by_signals
 from payasync.errors import StorageError
@@ -41,6 +40,9 @@ R1: Final = (*REFUND, "--out-refund-no", "R1")
 PAY: Final = ("payment", "create", "--amount", "1000", "--currency", "USD", "--description", "Invoice 42")
 SUBSCRIBE: Final = ("subscription", "create", "--frequency", "monthly", "--amount", "900", "--start-date", "2027-01-31")
 CUSTOMER: Final = ("--customer", "email=a@example.com")
+
+
+WAIT: Final = ("order", "wait", "T1", "--until")
 WRITES: Final = {
     "orders.place": PLACE,
     "orders.close": ("order", "close", "T1"),
@@ -97,27 +99,25 @@ class Shown:
         return dict(line.split(None, 1) for line in self.out.splitlines())
 
 
-class CtrlC(io.BytesIO):
-    """An input at which a person presses Ctrl-C."""
-
-    def read1(self, _size: int | None = -1, /) -> bytes:
-        """Raise what Ctrl-C raises."""
-        raise KeyboardInterrupt
-
-
 def environment(sandbox: ThreadedSandbox) -> dict[str, str]:
     """Return the environment of a command."""
     variables: Any = environment_of(sandbox)  # type: ignore[arg-type] # it has all that is asked for
     return dict(variables)
 
 
-def ran(sandbox: ThreadedSandbox, *arguments: str, given: str | CtrlC | None = None, **changes: str | None) -> Shown:
+def ran(sandbox: ThreadedSandbox, *arguments: str, given: str | None = None, **changes: str | None) -> Shown:
     """Run a command; no key is in what it prints."""
     environ = environment(sandbox)
     result = CliRunner().invoke(payasync, arguments, input=given, env={**environ, **changes})
     for name, key in environ.items():
         assert not name.endswith(("_KEY", "_KEYS")) or key not in result.output
     return Shown(result.exit_code, result.stdout, result.stderr)
+
+
+@pytest.fixture
+def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all streams be a terminal."""
+    monkeypatch.setattr(os, "isatty", lambda _: True)
 
 
 def sent(sandbox: ThreadedSandbox, *operations: str) -> int:
@@ -172,40 +172,21 @@ def test_subscription(sandbox: ThreadedSandbox) -> None:
     assert (1000, made["id"], False) == (amount, facts["Subscription"], "Id" in facts)
 
 
-def test_payment_is_named_once(sandbox: ThreadedSandbox) -> None:
-    """A payment has no number of the merchant: what names it is the service's number, which is shown once."""
-    result = ran(sandbox, "payment", "create", "--amount", "1000", "--currency", "USD", "--yes")
+def test_nothing_is_sent_without_a_terminal(sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If input or standard error is no terminal, no write is sent without `--yes`: a line says so, with exit code 2."""
+    for terminals, arguments in product(((), (0,), (2,)), WRITES.values()):
+        monkeypatch.setattr(os, "isatty", terminals.__contains__)
+        ended = ran(sandbox, *arguments, given="y\n")
 
-    assert 1 == result.out.count(result.facts["Payment"])
-
-
-@pytest.mark.parametrize("operation", WRITES)
-def test_nothing_is_sent_without_a_terminal(sandbox: ThreadedSandbox, operation: str) -> None:
-    """Without a terminal and without `--yes`, no write is sent: one line says so, and the exit code is 2."""
-    ended = ran(sandbox, *WRITES[operation], given="y\n")
-
-    assert (2, "", 1) == (ended.code, ended.out, len(ended.err.splitlines()))
-    assert "Pass --yes" in ended.err
+        assert (2, "", 1) == (ended.code, ended.out, len(ended.err.splitlines()))
+        assert "Pass --yes" in ended.err
     assert 0 == sent(sandbox)
 
 
-@pytest.mark.parametrize("descriptor", [0, 2])
-def test_both_sides_must_be_a_terminal(
-    sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch, descriptor: int
-) -> None:
-    """If only the input or only standard error is a terminal, nobody can see and answer the question."""
-    monkeypatch.setattr(os, "isatty", lambda number: number == descriptor)
-    ended = ran(sandbox, *PLACE, given="y\n")
-
-    assert (2, 0) == (ended.code, sent(sandbox))
-
-
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1), ("", 1)])
-def test_confirmation(
-    sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str, code: int
-) -> None:
+@pytest.mark.usefixtures("at_a_terminal")
+def test_confirmation(sandbox: ThreadedSandbox, tmp_path: Path, answer: str, code: int) -> None:
     """A person sees what is sent, how much, where to and for whom, and nothing is sent unless they agree."""
-    monkeypatch.setattr(os, "isatty", lambda _: True)
     journal = journal_at(tmp_path / "pay.db")
     ended = ran(sandbox, *PLACE, "--subject", "Coffee", "--extra", "n=7", "--journal", journal, given=f"{answer}\n")
     # From click 8.4 on, its test runner shows the answer, too.
@@ -229,36 +210,30 @@ def test_confirmation(
     assert (code == 1) == ("payasync order place: nothing was sent" in ended.err)
 
 
-def test_customer_is_not_shown(sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The confirmation names the customer's details, and shows no value."""
-    monkeypatch.setattr(os, "isatty", lambda _: True)
-    ended = ran(sandbox, *SUBSCRIBE, "--customer", '{"email": "a@example.com", "age": 7}', given="y\n")
+@pytest.mark.usefixtures("at_a_terminal")
+def test_facts_of_the_question(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """The question shows a currency only with a unit, no value of a customer, and that no money moves in the sandbox.
 
-    assert (0, True, False) == (ended.code, "Customer      email, age" in ended.err, "a@example.com" in ended.err)
+    It says if no profile is given. A missing key is an error before the question.
+    """
+    plain, major = (
+        ran(sandbox, *PAY, *profile(tmp_path, amount_unit=unit), given="n\n").err.splitlines() for unit in ("", "major")
+    )
+    customer = ran(sandbox, *SUBSCRIBE, "--customer", '{"email": "a@example.com", "age": 7}', given="n\n").err
+    bare, known = (ran(sandbox, *PAY, given="n\n", PAYASYNC_PROFILE=name).err for name in (None, "sandbox"))
 
+    assert {"  Amount        1000, in the service's unit", "  Currency      USD"} <= {*plain}
+    assert "  Amount        1,000 USD, sent as 1000 in major units" in major
+    assert "  Currency      USD" not in major
+    assert (True, False) == ("Customer      email, age" in customer, "a@example.com" in customer)
+    assert [True, False] == ["Profile       none is given" in each for each in (bare, known)]
+    assert [False, True] == ["no money moves" in each for each in (bare, known)]
+    for arguments, key in ((PLACE, "PAYASYNC_SIGNING_KEY"), (PAY, "PAYASYNC_SECRET_KEY")):
+        ended = ran(sandbox, *arguments, **{key: None})
 
-@pytest.mark.parametrize(
-    ("unit", "words"),
-    [("", "1000, in the service's unit"), ("major", "1,000 USD, sent as 1000 in major units")],
-)
-def test_unit_of_an_amount(
-    sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, unit: Any, words: str
-) -> None:
-    """An amount is shown in the currency only if the profile says in which unit the service counts."""
-    monkeypatch.setattr(os, "isatty", lambda _: True)
-    ended = ran(sandbox, *PAY, *profile(tmp_path, amount_unit=unit), given="n\n")
-
-    assert f"  Amount        {words}" in ended.err.splitlines()
-    assert (unit == "") == ("  Currency      USD" in ended.err.splitlines())
-
-
-def test_ctrl_c_at_the_question(sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C at the question sends nothing, says so, and the exit code is 130."""
-    monkeypatch.setattr(os, "isatty", lambda _: True)
-    ended = ran(sandbox, *PLACE, given=CtrlC())
-
-    assert (130, 0) == (ended.code, sent(sandbox))
-    assert "payasync order place: interrupted; nothing was sent" == ended.err.splitlines()[-1]
+        assert (2, 1) == (ended.code, len(ended.err.splitlines()))
+        assert f"is not set ({key} in the environment)" in ended.err
+    assert 0 == sent(sandbox)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -377,10 +352,10 @@ def test_unknown_outcome_in_the_journal_of_the_environment(
     """If the environment names the journal and the service, the commands that are shown work as they stand there."""
     for name, value in {**environment(sandbox), "PAYASYNC_JOURNAL": journal_at(tmp_path / "pay.db")}.items():
         monkeypatch.setenv(name, value)
-    settle, look = unknown(sandbox, *R1).told["next"]
+    shown = unknown(sandbox, *R1).told["next"]
 
-    assert ("payasync reconcile", "payasync refund status R1 --out-trade-no T1") == (settle, look)
-    assert [0, 0] == [CliRunner().invoke(payasync, shlex.split(each)[1:]).exit_code for each in (settle, look)]
+    assert ["payasync reconcile", "payasync refund status R1 --out-trade-no T1"] == shown
+    assert [0, 0] == [CliRunner().invoke(payasync, shlex.split(each)[1:]).exit_code for each in shown]
 
 
 def test_unknown_payment(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
@@ -452,52 +427,36 @@ def test_refused(sandbox: ThreadedSandbox) -> None:
     assert told["request_id"]
 
 
-def test_declined_refund() -> None:
-    """A refund that the service accepts and then declines was not done: the exit code is 1."""
-    with ThreadedSandbox(refunds="fail") as sandbox:
-        sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
-        ended = ran(sandbox, *R1, "--yes")
+def test_refund_that_is_not_made_at_once(sandbox: ThreadedSandbox) -> None:
+    """A refund that the service declines was not done: the code is 1. Of one that is not final, a command shows the end.
 
-    assert (1, "failed (SBX_REFUND_FAILED)") == (ended.code, ended.facts["State"])
-    assert "accepted the request, but the refund's state is failed" in ended.err
+    If the service rejects the keys, or asks to wait, the advice says what to do.
+    """
+    with ThreadedSandbox(refunds="fail") as failing, ThreadedSandbox(refunds="by hand") as slow:
+        for each in (failing, slow):
+            each.given.paid_order(out_trade_no="T1", total_amt=450)
+        declined, told = ran(failing, *R1, "--yes"), ran(slow, *R1, "--yes", "--json").told
+    wrong = ran(sandbox, *R1, "--yes", PAYASYNC_SIGNING_KEY="another-signing-key")
+    sandbox.faults.rate_limited("refunds.create", retry_after=90)
+    limited = ran(sandbox, *R1, "--yes", "--json")
 
-
-def test_refund_that_is_not_final() -> None:
-    """A refund that the service still works on is accepted, and a command shows how it ends."""
-    with ThreadedSandbox(refunds="by hand") as sandbox:
-        sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
-        told = ran(sandbox, *R1, "--yes", "--json").told
-
+    assert (1, "failed (SBX_REFUND_FAILED)") == (declined.code, declined.facts["State"])
+    assert "accepted the request, but the refund's state is failed" in declined.err
     assert ("done", "processing") == (told["outcome"], told["state"])
     assert ["payasync refund status R1 --out-trade-no T1"] == told["next"]
+    assert (1, ["", "  To check the keys:", "  payasync doctor"]) == (wrong.code, wrong.err.splitlines()[-3:])
+    assert (1, "Wait 90 seconds, and run the command again.") == (limited.code, limited.told["advice"])
 
 
-def test_wrong_keys(sandbox: ThreadedSandbox) -> None:
-    """If the service rejects the keys, the advice is to check them."""
-    ended = ran(sandbox, *R1, "--yes", PAYASYNC_SIGNING_KEY="another-signing-key")
-
-    assert (1, ["", "  To check the keys:", "  payasync doctor"]) == (ended.code, ended.err.splitlines()[-3:])
-
-
-def test_too_many_requests(sandbox: ThreadedSandbox) -> None:
-    """If the service asks to wait longer than a call may take, the advice says how long."""
-    sandbox.faults.rate_limited("refunds.create", retry_after=90)
-    ended = ran(sandbox, *R1, "--yes", "--json")
-
-    assert (1, "Wait 90 seconds, and run the command again.") == (ended.code, ended.told["advice"])
-
-
-@pytest.mark.parametrize(
-    ("quarantine", "words"),
-    [(60.0, "final only 60 seconds after a write was sent"), (None, "not final without recovery.quarantine")],
-)
-def test_unknown_number(sandbox: ThreadedSandbox, tmp_path: Path, quarantine: float | None, words: str) -> None:
+def test_unknown_number(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """Whoever asks about an unknown number learns when "not found" is final: the refund may still be done."""
-    given = profile(tmp_path, recovery=Recovery(quarantine=quarantine))
-    ended = ran(sandbox, "refund", "status", "R9", *given, "--json")
+    final = {60.0: "final only 60 seconds after a write was sent", None: "not final without recovery.quarantine"}
+    for quarantine, words in final.items():
+        given = profile(tmp_path, recovery=Recovery(quarantine=quarantine))
+        ended = ran(sandbox, "refund", "status", "R9", *given, "--json")
 
-    assert (1, "refused") == (ended.code, ended.told["outcome"])
-    assert words in ended.told["advice"]
+        assert (1, "refused") == (ended.code, ended.told["outcome"])
+        assert words in ended.told["advice"]
 
 
 def test_order_without_an_address(sandbox: ThreadedSandbox) -> None:
@@ -532,152 +491,108 @@ def test_next_command_names_the_same_service(sandbox: ThreadedSandbox, tmp_path:
     assert [0, 0] == [followed(sandbox, each["next"][0]).code for each in (told, hyphen)]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "made"), [("[A-Za-z0-9_-]{1,64}", NUMBER.pattern), ("[0-9]{20}", r"\b[0-9]{20}\b")]
-)
-def test_numbers_that_are_made(sandbox: ThreadedSandbox, tmp_path: Path, pattern: str, made: str) -> None:
-    """A number that is made follows the profile's pattern, and is shown before the order is sent."""
-    given = profile(tmp_path, identifier=pattern)
-    first, second = (ran(sandbox, *PLACE, *given, "--yes", "--json") for _ in range(2))
-    numbers = {first.told["number"], second.told["number"]}
+def test_numbers_that_are_made(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """A number that is made follows the profile's pattern, and is shown before the order is sent.
 
-    assert 2 == len(numbers)
-    for number in numbers:
-        assert re.fullmatch(made, number)
-    assert f"payasync order place: order {first.told['number']}\n" == first.err
+    If the profile allows no number that is made here, the error names the option that gives one.
+    """
+    for pattern, made in (("[A-Za-z0-9_-]{1,64}", NUMBER.pattern), ("[0-9]{20}", r"\b[0-9]{20}\b")):
+        given = profile(tmp_path, identifier=pattern)
+        first, second = (ran(sandbox, *PLACE, *given, "--yes", "--json") for _ in range(2))
+        numbers = {first.told["number"], second.told["number"]}
 
+        assert [True, True] == [bool(re.fullmatch(made, number)) for number in numbers]
+        assert f"payasync order place: order {first.told['number']}\n" == first.err
+    before, ended = sent(sandbox), ran(sandbox, *PLACE, *profile(tmp_path, identifier="T[0-9]{4}"), "--yes")
 
-def test_pattern_that_no_made_number_follows(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """If the profile allows no number that is made here, the error names the option that gives one."""
-    ended = ran(sandbox, *PLACE, *profile(tmp_path, identifier="T[0-9]{4}"), "--yes")
-
-    assert (2, 0) == (ended.code, sent(sandbox))
+    assert (2, before) == (ended.code, sent(sandbox))
     assert "payasync order place: --out-trade-no must be given, because the profile allows none" in ended.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (
-            (*R1[:-3], "4.5"),
-            "it must be an integer of at most 16 digits, in the unit that the service counts in; got '4.5'",
-        ),
-        ((*R1[:-3], "1_000"), "'--refund-amt': it must be an integer"),
-        ((*R1[:-3], "0"), "payasync refund create: --refund-amt must be an int from 1 to"),
-        ((*R1[:-3], "451"), "payasync refund create: --refund-amt must be at most total_amt, which is 450, not 451"),
-        (("order", "query", "a b"), "payasync order query: NUMBER must be an identifier that matches"),
-        ((*PLACE, "--return-url", "shop"), "payasync order place: --return-url must be an absolute http or https URL"),
-        ((*PLACE, "--extra", "x"), "'--extra': it must be NAME=VALUE, or a JSON object"),
-        ((*PLACE, "--extra", "{x}"), "'--extra': it must be a JSON object such as"),
-        ((*PLACE, "--extra", "sign=x"), "payasync order place: --extra must not hold sign, which is set by payasync"),
-        ((*SUBSCRIBE[:-1], "31.1.2027", *CUSTOMER), "'--start-date': it must be a date such as 2027-01-31"),
-        ((*SUBSCRIBE, "--customer", "C1", "--customer", "C2"), "'--customer': it must be NAME=VALUE, or"),
-        (("order", "wait", "T1", "--until", "payed"), "'--until': 'payed' is not one of 'pending', 'paid'"),
-        (("order", "wait", "T1", "--until", "paid", "--timeout", "0"), "--timeout must be a number of seconds above 0"),
-        ((*PAY, "--intent", "i42"), "payasync payment create: --intent has no effect without a journal"),
-        ((*PAY, "--profile", "none.toml"), "payasync payment create: --profile: "),
-    ],
-)
-def test_bad_argument(sandbox: ThreadedSandbox, arguments: tuple[str, ...], words: str) -> None:
+BAD: Final = {
+    "'--refund-amt': it must be an integer": (*R1[:-3], "1_000"),
+    "an integer of at most 16 digits, in the unit that the service counts in; got '4.5'": (*R1[:-3], "4.5"),
+    "payasync refund create: --refund-amt must be an int from 1 to": (*R1[:-3], "0"),
+    "refund create: --refund-amt must be at most total_amt, which is 450, not 451": (*R1[:-3], "451"),
+    "payasync order query: NUMBER must be an identifier that matches": ("order", "query", "a b"),
+    "order place: --return-url must be an absolute http or https URL": (*PLACE, "--return-url", "shop"),
+    "'--extra': it must be NAME=VALUE, or a JSON object": (*PLACE, "--extra", "x"),
+    "'--extra': it must be a JSON object such as": (*PLACE, "--extra", "{x}"),
+    "order place: --extra must not hold sign, which is set by payasync": (*PLACE, "--extra", "sign=x"),
+    "'--start-date': it must be a date such as 2027-01-31": (*SUBSCRIBE[:-1], "31.1.2027", *CUSTOMER),
+    "'--customer': it must be NAME=VALUE, or": (*SUBSCRIBE, "--customer", "C1", "--customer", "C2"),
+    "'--until': 'payed' is not one of 'pending', 'paid'": (*WAIT, "payed"),
+    "--timeout must be a number of seconds above 0": (*WAIT, "paid", "--timeout", "0"),
+    "payasync payment create: --intent has no effect without a journal": (*PAY, "--intent", "i42"),
+    "payasync payment create: --profile: ": (*PAY, "--profile", "none.toml"),
+}
+
+
+def test_bad_argument(sandbox: ThreadedSandbox) -> None:
     """A bad argument is refused with its option, its rule and its value, and nothing is sent."""
-    ended = ran(sandbox, *arguments, *([] if arguments[1] in {"query", "wait"} else ["--yes"]))
+    for words, arguments in BAD.items():
+        ended = ran(sandbox, *arguments, *([] if arguments[1] in {"query", "wait"} else ["--yes"]))
 
-    assert (2, "", 0) == (ended.code, ended.out, sent(sandbox))
-    assert (1, True) == (len(ended.err.splitlines()), words in ended.err)
-
-
-@pytest.mark.parametrize(("arguments", "key"), [(PLACE, "SIGNING_KEY"), (PAY, "SECRET_KEY")])
-def test_missing_key(
-    sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], key: str
-) -> None:
-    """A missing key is an error before anybody is asked."""
-    monkeypatch.setattr(os, "isatty", lambda _: True)
-    ended = ran(sandbox, *arguments, **{f"PAYASYNC_{key}": None})
-
-    assert (2, 0, 1) == (ended.code, sent(sandbox), len(ended.err.splitlines()))
-    assert f"is not set (PAYASYNC_{key} in the environment)" in ended.err
+        assert (2, "", 0) == (ended.code, ended.out, sent(sandbox)), words
+        assert (1, True) == (len(ended.err.splitlines()), words in ended.err), ended.err
 
 
-@pytest.mark.parametrize(
-    "customer",
-    [
-        ("--customer", "email=a@example.com", "--customer", "name=A=B"),
-        ("--customer", '{"email": "a@example.com", "address": {"city": "X"}}'),
-        ("--customer", "C-1"),
-    ],
-)
-def test_forms_of_a_customer(sandbox: ThreadedSandbox, customer: tuple[str, ...]) -> None:
+def test_forms_of_a_customer(sandbox: ThreadedSandbox) -> None:
     """A customer is given by details, as a JSON object, or by a number."""
-    assert 0 == ran(sandbox, *SUBSCRIBE, *customer, "--yes").code
+    details, nested = ("email=a@example.com", "name=A=B"), '{"email": "a@example.com", "address": {"city": "X"}}'
+    for customer in (details, (nested,), ("C-1",)):
+        given = [word for each in customer for word in ("--customer", each)]
+
+        assert 0 == ran(sandbox, *SUBSCRIBE, *given, "--yes").code
 
 
 def test_intent_is_sent_once(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """With a journal, a payment with the same intent is sent once."""
+    """With a journal, a payment with the same intent is sent once. With idempotency keys, it needs no journal."""
     given = ("--journal", journal_at(tmp_path / "pay.db"), "--intent", "i42", "--yes", "--json")
     first, again = ran(sandbox, *PAY, *given).told, ran(sandbox, *PAY, *given).told
+    keyed = profile(tmp_path, idempotency=Idempotency(header="Idempotency-Key", lifetime=60))
 
     assert (first["id"], 1, 0) == (again["id"], first["attempts"], again["attempts"])
     assert 1 == sandbox.ledger.payments()
+    assert 0 == ran(sandbox, *PAY, *keyed, "--intent", "i42", "--yes").code
 
 
 def test_address_of_a_payment(sandbox: ThreadedSandbox) -> None:
-    """If the profile locates the address where the customer pays, a new payment shows it."""
-    told, shown = ran(sandbox, *PAY, "--yes", "--json").told, ran(sandbox, *PAY, "--yes").facts["Pay"]
+    """A payment shows the service's number once, and the address where the customer pays, if the profile locates it."""
+    told, result = ran(sandbox, *PAY, "--yes", "--json").told, ran(sandbox, *PAY, "--yes")
 
     assert told["data"][PROFILE.answer.redirect_url] == told["redirect_url"]
-    assert shown.split()[1].startswith(f"{sandbox.url}/gateway/")
-
-
-def test_intent_is_the_name_of_an_idempotency_key(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """If the service takes idempotency keys, an intent has an effect without a journal, too."""
-    given = profile(tmp_path, idempotency=Idempotency(header="Idempotency-Key", lifetime=60))
-
-    assert 0 == ran(sandbox, *PAY, *given, "--intent", "i42", "--yes").code
+    assert result.facts["Pay"].split()[1].startswith(f"{sandbox.url}/gateway/")
+    assert 1 == result.out.count(result.facts["Payment"])
 
 
 def test_service_without_a_profile(sandbox: ThreadedSandbox) -> None:
-    """A payment needs no profile: what the response holds is shown under the service's own names."""
+    """A payment needs no profile: what the response holds is shown under the service's own names.
+
+    If an operation needs one, the error names the option and the variable, and not a class of Python.
+    """
     ended = ran(sandbox, *PAY, "--yes", PAYASYNC_PROFILE=None)
+    order = ran(sandbox, "order", "query", "T1", PAYASYNC_PROFILE=None)
+    said = " ".join(ended.err.split())
+    needs = "no profile is given, and orders.query needs one (signature). Give --profile FILE, or set PAYASYNC_PROFILE"
 
     assert (0, 1) == (ended.code, sandbox.ledger.payments())
     assert ("1000", "SBX_PENDING") == (ended.facts["amount"], ended.facts["status"])
-    assert "so the number and the state in the response are not read" in " ".join(ended.err.split())
-    assert "set PAYASYNC_PROFILE" in " ".join(ended.err.split())
+    assert "so the number and the state in the response are not read" in said
+    assert "set PAYASYNC_PROFILE" in said
+    assert (2, True, False) == (order.code, needs in order.err, "SortedPairs" in order.err)
 
 
-def test_confirmation_without_a_profile(sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The question names a missing profile, and says that no money moves only if the profile is the sandbox's."""
-    monkeypatch.setattr(os, "isatty", lambda _: True)
-    shown = {name: ran(sandbox, *PAY, given="n\n", PAYASYNC_PROFILE=name).err for name in (None, "sandbox")}
-
-    assert [True, False] == ["Profile       none is given" in each for each in shown.values()]
-    assert [False, True] == ["no money moves" in each for each in shown.values()]
-
-
-def test_order_without_a_profile(sandbox: ThreadedSandbox) -> None:
-    """Without a profile, the error names the option and the variable, and not a class of Python."""
-    ended = ran(sandbox, "order", "query", "T1", PAYASYNC_PROFILE=None)
-
-    assert (2, False) == (ended.code, "SortedPairs" in ended.err)
-    assert (
-        "no profile is given, and orders.query needs one (signature). Give --profile FILE, or set PAYASYNC_PROFILE"
-        in (ended.err)
-    )
-
-
-def command_line(sandbox: ThreadedSandbox, shell: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def command_line(
+    sandbox: ThreadedSandbox, shell: str, *arguments: str, confirmed: bool = True
+) -> subprocess.CompletedProcess[str]:
     """Run a command in bash, which replaces `payasync` by the command."""
     # Without a measurement of coverage, which would need room on the disk, too.
     ours = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-    command = shell.replace("payasync", shlex.join([sys.executable, "-m", "payasync", *arguments, "--yes"]))
-    return subprocess.run(
-        ["/bin/bash", "-o", "pipefail", "-c", command],
-        env={**ours, **environment(sandbox)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    words = [sys.executable, "-m", "payasync", *arguments, *(["--yes"] if confirmed else [])]
+    command = ["/bin/bash", "-o", "pipefail", "-c", shell.replace("payasync", shlex.join(words))]
+    environ = {**ours, **environment(sandbox)}
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
 
 
 def on_full_disk(sandbox: ThreadedSandbox, stream: int, *arguments: str) -> tuple[int, str]:
@@ -692,83 +607,70 @@ def on_full_disk(sandbox: ThreadedSandbox, stream: int, *arguments: str) -> tupl
 
 
 @pytest.mark.parametrize(
-    ("stream", "arguments", "is_lost", "code"),
+    ("stream", "arguments", "is_lost", "code", "count"),
     [
-        (2, PAY, True, DOUBT),
-        (1, (*PAY, "--json"), True, DOUBT),
-        (2, PAY, False, 0),
-        (1, (*PAY, "--json"), False, 70),
+        (2, PLACE, False, 2, 0),
+        (2, PAY, True, DOUBT, 1),
+        (1, (*PAY, "--json"), True, DOUBT, 1),
+        (2, PAY, False, 0, 1),
+        (1, (*PAY, "--json"), False, 70, 1),
     ],
 )
 def test_output_that_cannot_be_written(
-    sandbox: ThreadedSandbox, stream: int, arguments: tuple[str, ...], *, is_lost: bool, code: int
+    sandbox: ThreadedSandbox, stream: int, arguments: tuple[str, ...], *, is_lost: bool, code: int, count: int
 ) -> None:
-    """If a line cannot be written, the exit code still says what happened; a result that is lost is an error."""
+    """If a line cannot be written, the exit code still says what happened; a result that is lost is an error.
+
+    If nobody could learn the number that was made, nothing is sent.
+    """
     if is_lost:
         sandbox.faults.reset_after_commit("payments.create")
     ended, said = on_full_disk(sandbox, stream, *arguments)
 
-    assert (code, 1) == (ended, sent(sandbox))
+    assert (code, count) == (ended, sent(sandbox))
     assert (code == 70) == ("done, but the result could not be written" in said)
 
 
-@pytest.mark.parametrize(
-    ("shell", "arguments", "is_lost", "code"),
-    [
-        ("payasync 2>&1 | head -0", PAY, True, DOUBT),
-        pytest.param("payasync 2>&1 | head -1", PLACE, False, 0, marks=pytest.mark.long),
-        pytest.param("payasync | head -0", (*PAY, "--json"), False, 70, marks=pytest.mark.long),
-    ],
-)
-def test_reader_that_leaves(
-    sandbox: ThreadedSandbox, shell: str, arguments: tuple[str, ...], *, is_lost: bool, code: int
-) -> None:
-    """If nobody reads a line any more, the exit code still says what happened; a result that is lost is an error."""
-    if is_lost:
-        sandbox.faults.reset_after_commit("payments.create")
-    ended = command_line(sandbox, shell, *arguments)
-
-    assert (code, 1) == (ended.returncode, sent(sandbox))
-    assert (code == 70) == ("done, but the result could not be written" in ended.stderr)
-
-
-def test_number_that_cannot_be_shown(sandbox: ThreadedSandbox) -> None:
-    """If nobody could learn the number that was made, nothing is sent."""
-    ended, _ = on_full_disk(sandbox, 2, *PLACE)
-
-    assert (2, 0) == (ended, sent(sandbox))
+SHELLS: Final = [
+    ("payasync 2>&1 | head -0", PAY, DOUBT),
+    ("payasync 2>&-", REFUND, 2),
+    ("payasync >&-", R1, 2),
+    ("payasync 2>&-", PAY, 0),
+    ("payasync <&-", REFUND, 0),
+]
+"""By how a shell runs a command, the command and its exit code; the response to the first one is lost."""
+RARE: Final = [
+    ("payasync 2>&1 | head -1", PLACE, 0),
+    ("payasync | head -0", (*PAY, "--json"), 70),
+    ("payasync >&- 2>&-", REFUND, 2),
+    ("payasync >&-", (*PAY, "--json"), 2),
+    ("payasync 2>&-", R1, 0),
+]
 
 
 @pytest.mark.parametrize(
-    ("shell", "arguments", "code"),
-    [
-        ("payasync 2>&-", REFUND, 2),
-        pytest.param("payasync >&- 2>&-", REFUND, 2, marks=pytest.mark.long),
-        ("payasync >&-", R1, 2),
-        pytest.param("payasync >&-", (*PAY, "--json"), 2, marks=pytest.mark.long),
-        pytest.param("payasync 2>&-", R1, 0, marks=pytest.mark.long),
-        ("payasync 2>&-", PAY, 0),
-        ("payasync <&-", REFUND, 0),
-    ],
+    ("shell", "arguments", "code"), [*SHELLS, *(pytest.param(*each, marks=pytest.mark.long) for each in RARE)]
 )
-def test_closed_stream(sandbox: ThreadedSandbox, shell: str, arguments: tuple[str, ...], code: int) -> None:
+def test_stream_of_a_shell(sandbox: ThreadedSandbox, shell: str, arguments: tuple[str, ...], code: int) -> None:
     """A write is sent only if its number is known to somebody, and its result can be shown; otherwise the code is 2.
 
+    If nobody reads a line any more, the exit code still says what happened; a result that is lost is an error.
     Standard output is for results only: a refusal leaves it empty, so that no script reads it as one.
     """
+    if code == DOUBT:
+        sandbox.faults.reset_after_commit("payments.create")
     ended = command_line(sandbox, shell, *arguments)
-
-    assert (code, code == 0) == (ended.returncode, sent(sandbox) == 1)
-    assert code == 0 or ended.stdout == ""
     line = "nothing was sent: standard output is closed, so its result could not be shown\n"
+
+    assert (code, int(code != 2)) == (ended.returncode, sent(sandbox))
+    assert (code == 70) == ("done, but the result could not be written" in ended.stderr)
+    assert code != 2 or ended.stdout == ""
     assert (shell == "payasync >&-") == ended.stderr.endswith(line)
 
 
 def test_query_whose_result_cannot_be_shown(sandbox: ThreadedSandbox) -> None:
     """A query whose result cannot be written ends with exit code 70, and may be repeated."""
-    command = shlex.join([sys.executable, "-m", "payasync", "order", "query", "T1"])
-    environ = {**os.environ, **environment(sandbox)}
-    ended = subprocess.run(f"{command} >&-", shell=True, env=environ, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S602
+    ended = command_line(sandbox, "payasync >&-", "order", "query", "T1", confirmed=False)
 
     assert (70, "payasync order query: done, but the result could not be written\n") == (ended.returncode, ended.stderr)
 
@@ -853,32 +755,3 @@ def test_keys_of_json() -> None:
     listed = [key for line in table.splitlines() for key in re.findall(r"`(\w+)`", line.split("|")[1])]
 
     assert [each.name for each in fields(CallResult)] == listed
-
-
-def commands() -> Iterator[tuple[str, click.Command]]:
-    """Yield the commands of this module by their words."""
-    main = click.Context(payasync)
-    for name in ("order", "payment", "refund", "subscription"):
-        assert name in COMMANDS
-        group = payasync.get_command(main, name)
-        assert isinstance(group, click.Group)
-        yield from ((f"{name} {each}", command) for each, command in group.commands.items() if each != "import")
-
-
-@pytest.mark.parametrize(("words", "command"), [pytest.param(*each, id=each[0]) for each in commands()])
-def test_help(words: str, command: click.Command) -> None:
-    """The help of each command fits into 80 columns, and names its exit codes; its example works on a sandbox."""
-    text = command.get_help(click.Context(command, info_name=words, terminal_width=80))
-    example = text.partition("Example:\n")[2].partition("\n\n")[0].replace("\\\n", "")
-    with ThreadedSandbox() as sandbox:
-        make = sandbox.given.pending_order if words == "order close" else sandbox.given.paid_order
-        make(out_trade_no="T1", total_amt=450)
-        if words == "refund status":
-            ran(sandbox, *R1, "--yes")
-        example = example.replace("S1", sandbox.given.subscription())
-        ended = followed(sandbox, example if "--yes" not in text else f"{example} --yes")
-
-    assert example.split()[1:3] == words.split()
-    assert (0, "") == (ended.code, ended.err if ended.code else "")
-    assert "Exit codes:\n    0 " in text
-    assert 80 >= max(map(len, text.splitlines()))

@@ -200,15 +200,17 @@ async def test_waiting_is_not_a_failure(sandbox: Sandbox, path: Path) -> None:
     assert "No query had a usable response" not in result.out
 
 
-@pytest.mark.parametrize("changes", [{"PAYASYNC_SECRET_KEY": "wrong"}, {"PAYASYNC_BASE_URL": "http://127.0.0.1:9"}])
-async def test_no_usable_response(sandbox: Sandbox, path: Path, changes: dict[str, str]) -> None:
+async def test_no_usable_response(sandbox: Sandbox, path: Path) -> None:
     """If the keys are wrong or the service does not respond, the exit code is 1, and the address is shown."""
     await lost(sandbox, path, absent=["R1"])
-    result = await run(sandbox, path, **changes)
+    nowhere = "http://127.0.0.1:9"
+    for name, value, url in (("SECRET_KEY", "wrong", sandbox.url), ("BASE_URL", nowhere, nowhere)):
+        changed(path, "UPDATE payasync_intents SET due = created")
+        result = await run(sandbox, path, **{f"PAYASYNC_{name}": value})
 
-    assert (1, "") == (result.code, result.err)
-    assert "No query had a usable response: no outcome is known yet." in result.out
-    assert changes.get("PAYASYNC_BASE_URL", sandbox.url) in result.out.split("Due")[0]
+        assert (1, "") == (result.code, result.err)
+        assert "No query had a usable response: no outcome is known yet." in result.out
+        assert url in result.out.split("Due")[0]
 
 
 async def test_unsent_write_is_listed(sandbox: Sandbox, path: Path) -> None:
@@ -243,45 +245,38 @@ async def test_writes_of_other_merchants(sandbox: Sandbox, path: Path) -> None:
     assert "of other merchants" not in (await run(sandbox, path)).out
 
 
-@pytest.mark.parametrize("more", [(), ("--dry-run",)])
-async def test_interrupted_write(sandbox: Sandbox, path: Path, more: tuple[str, ...]) -> None:
+async def test_interrupted_write(sandbox: Sandbox, path: Path) -> None:
     """After a crash nothing is due yet; `reconcile` says when the interrupted write will be queried."""
     async with SqliteJournal(path) as journal:
         await journal.begin(draft(refund("R1"), merchant=str(sandbox.credentials.merchant_id)), 5 * 3600)
-    result, facts = await run(sandbox, path, *more), await run(sandbox, path, "--json")
-    told = json.loads(facts.out)
+    for result in (await run(sandbox, path), await run(sandbox, path, "--dry-run")):
+        assert 0 == result.code
+        assert "1 write is being sent, or was interrupted: queried in 5 h" in result.out
+        assert "The next query" not in result.out
+    told = json.loads((await run(sandbox, path, "--json")).out)
 
-    assert 0 == result.code
-    assert "1 write is being sent, or was interrupted: queried in 5 h" in result.out
-    assert "The next query" not in result.out
     assert (1, True) == (told["sending"], 4 * 3600 < told["next_in"] <= 5 * 3600)
 
 
-@pytest.mark.parametrize(
-    ("done", "words"),
-    [(["R1"], "1 write is in doubt and not due yet"), (["R1", "R2"], "2 writes are in doubt and not due yet")],
-)
-async def test_writes_not_due_are_counted(sandbox: Sandbox, path: Path, done: list[str], words: str) -> None:
-    """If writes in doubt are not due yet, `reconcile` counts them and shows the command that lists them."""
-    await lost(sandbox, path, done=done, ago=-7200.0)
-    result, facts = await run(sandbox, path), await run(sandbox, path, "--json")
+async def test_writes_that_are_not_due(sandbox: Sandbox, path: Path) -> None:
+    """Writes in doubt that are not due are counted, with the time of the next query and the command that lists them.
 
-    assert (0, 0, len(done)) == (result.code, facts.code, json.loads(facts.out)["not_due"])
-    assert "There was nothing to query." in result.out
-    assert f"{words}. To list what is in doubt:" in result.out
-    assert f"payasync journal list --journal {path} --state unknown" in result.out
-
-
-async def test_dry_run_says_when_the_next_query_is(sandbox: Sandbox, path: Path) -> None:
-    """If nothing is due, a dry run says when the next query is; otherwise it does not."""
+    A dry run says when the next query is only if nothing is due.
+    """
     await lost(sandbox, path, done=["R1"], ago=-7200.0)
-    later = await run(sandbox, path, "--dry-run")
-    await lost(sandbox, path, done=["R2"])
-    now_, again = await run(sandbox, path, "--dry-run"), await run(sandbox, path)
+    later, one = await run(sandbox, path, "--dry-run"), await run(sandbox, path)
+    await lost(sandbox, path, done=["R2"], ago=-7200.0)
+    two, facts = await run(sandbox, path), await run(sandbox, path, "--json")
+    await lost(sandbox, path, done=["R3"])
+    due, settled = await run(sandbox, path, "--dry-run"), await run(sandbox, path)
 
-    assert "The next query is in 2 h" in " ".join(later.out.split())
-    assert "The next query" not in now_.out
-    assert "The next query is in 2 h" in again.out
+    for result, words in ((one, "1 write is in doubt"), (two, "2 writes are in doubt")):
+        assert (0, True) == (result.code, "There was nothing to query." in result.out)
+        assert f"{words} and not due yet. To list what is in doubt:" in result.out
+        assert f"payasync journal list --journal {path} --state unknown" in result.out
+    assert (0, 2) == (facts.code, json.loads(facts.out)["not_due"])
+    said = [" ".join(each.out.split()) for each in (later, due, settled)]
+    assert [True, False, True] == ["The next query is in 2 h" in each for each in said]
 
 
 async def test_dry_run_changes_nothing(sandbox: Sandbox, path: Path) -> None:
@@ -381,23 +376,22 @@ async def test_watch(sandbox: Sandbox, path: Path) -> None:
     assert ["succeeded", "succeeded"] == await states(path)
 
 
-@pytest.mark.parametrize("more", [(), ("--json",)])
-async def test_results_before_an_error(sandbox: Sandbox, path: Path, more: tuple[str, ...]) -> None:
+async def test_results_before_an_error(sandbox: Sandbox, path: Path) -> None:
     """If the journal fails half-way, the results so far are listed, because no later run lists them."""
     await lost(sandbox, path, absent=[f"R{number}" for number in range(11)])
     hanging = sandbox.faults.hang("refunds.status", times=9)
     changed(path, FAILING.format(11))
-    cut = await run(sandbox, path, *more)
+    first, second = await run(sandbox, path), await run(sandbox, path, "--json")
     hanging.disarm()
     changed(path, "DROP TRIGGER fails")
-    rejected = [number for number, state in enumerate(await states(path), 1) if state == "rejected"]
     rest = json.loads((await run(sandbox, path, "--json")).out)
+    told = [listed(first.out), ids(json.loads(second.out)) if second.out else [], ids(rest)]
 
-    assert (2, 1) == (cut.code, len(rejected))
-    assert ["payasync reconcile: the journal"] == [line[:31] for line in cut.err.splitlines()]
-    assert rejected == (ids(json.loads(cut.out)) if more else listed(cut.out))
-    assert list(range(1, 12)) == sorted([*rejected, *ids(rest)])
-    assert more or "Stopped by an error. Settled writes stay settled; the next run continues." in cut.out
+    assert [2, 2] == [first.code, second.code]
+    assert ["payasync reconcile: the journal"] * 2 == [line[:31] for line in (first.err + second.err).splitlines()]
+    assert 1 == len(told[0])
+    assert list(range(1, 12)) == sorted(number for each in told for number in each)
+    assert "Stopped by an error. Settled writes stay settled; the next run continues." in first.out
 
 
 async def test_full_disk(sandbox: Sandbox, path: Path) -> None:
@@ -435,30 +429,21 @@ async def line_with(process: asyncio.subprocess.Process, word: str) -> str:
     raise EOFError(word)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        (
-            "PAYASYNC_PROFILE",
-            None,
-            "no profile is given, so nothing says how to query the service. Give --profile FILE",
-        ),
-        ("PAYASYNC_PROFILE", "/nowhere.toml", "reconcile: PAYASYNC_PROFILE: cannot read '/nowhere.toml'"),
-        ("PAYASYNC_MERCHANT_ID", None, "PAYASYNC_MERCHANT_ID is not set"),
-        ("PAYASYNC_BASE_URL", None, "PAYASYNC_BASE_URL is not set"),
-    ],
-)
-async def test_wrong_settings_end_with_2(
-    sandbox: Sandbox, path: Path, name: str, value: str | None, words: str
-) -> None:
+async def test_wrong_settings_end_with_2(sandbox: Sandbox, path: Path) -> None:
     """A wrong setting is reported in one line, with exit code 2, before any query."""
     await lost(sandbox, path, done=["R1"])
-    environ = {**environment(sandbox), name: value}
-    result = await asyncio.to_thread(invoked, environ, "--journal", str(path))
+    cases: list[tuple[str, str | None, str]] = [
+        ("PROFILE", None, "no profile is given, so nothing says how to query the service. Give --profile FILE"),
+        ("PROFILE", "/nowhere.toml", "reconcile: PAYASYNC_PROFILE: cannot read '/nowhere.toml'"),
+        ("MERCHANT_ID", None, "PAYASYNC_MERCHANT_ID is not set"),
+        ("BASE_URL", None, "PAYASYNC_BASE_URL is not set"),
+    ]
+    for name, value, words in cases:
+        environ = {**environment(sandbox), f"PAYASYNC_{name}": value}
+        result = await asyncio.to_thread(invoked, environ, "--journal", str(path))
 
-    assert (2, 1, True) == (result.code, len(result.err.splitlines()), words in result.err)
-    assert [] == sandbox.ledger.calls("refunds.status")
-    assert ["unknown"] == await states(path)
+        assert (2, 1, True) == (result.code, len(result.err.splitlines()), words in result.err), result.err
+    assert ([], ["unknown"]) == (sandbox.ledger.calls("refunds.status"), await states(path))
 
 
 def test_dry_run_does_not_watch(path: Path) -> None:
@@ -529,20 +514,20 @@ def closed(remaining: Remaining, *, json: bool = False) -> Shown:
     return screen
 
 
-@pytest.mark.parametrize("ending", ["a signal", "an error"])
-def test_each_run_says_what_was_not_done(ending: str) -> None:
+def test_each_run_says_what_was_not_done() -> None:
     """With `--watch --json`, each write not done is listed once: in the line of its run, or in the last line."""
-    screen = Shown(watch=True, json=True)
-    states: list[State] = ["rejected", "succeeded", "rejected"]
-    for number, state in enumerate(states, 1):
-        screen.note(number, "resolved", state)
-        screen.ran(Report(resolved=1, rejected=state == "rejected"))
-    screen.ran(Report())
-    screen.note(4, "resolved", "rejected")
-    screen.cut_short() if ending == "an error" else screen.closed(NOTHING)
+    for ending in ("a signal", "an error"):
+        screen = Shown(watch=True, json=True)
+        states: list[State] = ["rejected", "succeeded", "rejected"]
+        for number, state in enumerate(states, 1):
+            screen.note(number, "resolved", state)
+            screen.ran(Report(resolved=1, rejected=state == "rejected"))
+        screen.ran(Report())
+        screen.note(4, "resolved", "rejected")
+        screen.cut_short() if ending == "an error" else screen.closed(NOTHING)
 
-    assert [[1], [], [3], [4]] == [ids(each) for each in screen.facts]
-    assert (4, 4, 3) == tuple(screen.facts[-1][name] for name in ("asked", "resolved", "rejected"))
+        assert [[1], [], [3], [4]] == [ids(each) for each in screen.facts]
+        assert (4, 4, 3) == tuple(screen.facts[-1][name] for name in ("asked", "resolved", "rejected"))
 
 
 OUTCOMES: Final[list[tuple[End, State]]] = [
@@ -554,19 +539,19 @@ OUTCOMES: Final[list[tuple[End, State]]] = [
 ]
 
 
-@pytest.mark.parametrize(("json", "held"), [(False, 100), (True, 0)])
-def test_memory_of_watching_is_bounded(json: bool, held: int) -> None:  # noqa: FBT001 - a case
+def test_memory_of_watching_is_bounded() -> None:
     """`--watch` remembers the last hundred writes not done; with `--json` it remembers none."""
-    screen = Shown(watch=True, json=json)
-    results = [each for number in range(1, 301) for each in note_all(screen, number)]
+    plain, scripted = Shown(watch=True), Shown(watch=True, json=True)
+    for screen, held in ((plain, 100), (scripted, 0)):
+        results = [each for number in range(1, 301) for each in note_all(screen, number)]
 
-    assert (1500, held) == (len(results), sum(each() is not None for each in results))
-    screen.closed(NOTHING)
-    if not json:
-        shown, _, last = screen.text.partition("Queried 1500 writes.")
-        assert 300 == shown.count("rejected")
-        assert list(range(201, 301)) == listed(last)
-        assert "These are the last 100 of 300; the others were shown above." in last
+        assert (1500, held) == (len(results), sum(each() is not None for each in results))
+    plain.closed(NOTHING)
+    shown, _, last = plain.text.partition("Queried 1500 writes.")
+
+    assert 300 == shown.count("rejected")
+    assert list(range(201, 301)) == listed(last)
+    assert "These are the last 100 of 300; the others were shown above." in last
 
 
 def note_all(screen: ReconcileScreen, number: int) -> Iterator[weakref.ref[Result]]:
@@ -611,35 +596,32 @@ def test_watching_begins_with_what_is_to_come() -> None:
     assert "Due nothing" in Shown(remaining=Remaining(due=later)).lines
 
 
-@pytest.mark.parametrize(("seconds", "next_in"), [(None, None), (-5.0, 0), (3599.9, 3600)])
-def test_json_says_what_is_to_come(seconds: float | None, next_in: int | None) -> None:
+def test_json_says_what_is_to_come() -> None:
     """`next_in` is rounded up, so that the write is due after that wait."""
-    due = None if seconds is None else now() + timedelta(seconds=seconds)
-    (facts,) = closed(Remaining(due=due, sending=[now() + timedelta(hours=5)] * 2), json=True).facts
+    rounded: dict[float | None, int | None] = {None: None, -5.0: 0, 3599.9: 3600}
+    for seconds, next_in in rounded.items():
+        due = None if seconds is None else now() + timedelta(seconds=seconds)
+        (facts,) = closed(Remaining(due=due, sending=[now() + timedelta(hours=5)] * 2), json=True).facts
 
-    assert (2, next_in) == (facts["sending"], facts["next_in"])
-
-
-def test_three_most_frequent_reasons_are_shown() -> None:
-    """Only the three most frequent reasons are shown."""
-    screen = Shown()
-    for number in range(12):
-        screen.note(number, "waiting", "unknown", f"reason {number % 5}")
-    screen.closed(NOTHING)
-
-    assert ["3: reason 0", "3: reason 1", "2: reason 2"] == [line for line in screen.lines if ": reason" in line]
+        assert (2, next_in) == (facts["sending"], facts["next_in"])
 
 
-@pytest.mark.parametrize("cut", [False, True])
-def test_all_writes_not_done_are_listed(cut: bool) -> None:  # noqa: FBT001 - a case
-    """All writes not done are listed, also before an error, because no later run lists them."""
-    screen = Shown()
-    for number in range(1, 152):
-        screen.note(number, "resolved", "rejected")
-    screen.cut_short() if cut else screen.closed(NOTHING)
+def test_all_writes_not_done_are_listed() -> None:
+    """All writes not done are listed, also before an error, because no later run lists them.
 
-    assert list(range(1, 152)) == listed(screen.text)
-    assert "151 writes not done" in screen.text
+    Of the reasons why others wait, the three most frequent are shown.
+    """
+    for cut in (False, True):
+        screen = Shown()
+        for number in range(1, 152):
+            screen.note(number, "resolved", "rejected")
+        for number in range(12):
+            screen.note(200 + number, "waiting", "unknown", f"reason {number % 5}")
+        screen.cut_short() if cut else screen.closed(NOTHING)
+
+        assert list(range(1, 152)) == listed(screen.text)
+        assert "151 writes not done" in screen.text
+        assert ["3: reason 0", "3: reason 1", "2: reason 2"] == [line for line in screen.lines if ": reason" in line]
 
 
 async def test_what_the_service_ended_is_no_alarm(sandbox: Sandbox, path: Path) -> None:
@@ -659,30 +641,26 @@ MANUAL: Final = [kept(id=number, state="manual") for number in range(1, 151)]
 ACCEPTED: Final = [kept(id=number, state="accepted") for number in range(31, 40)]
 
 
-@pytest.mark.parametrize(
-    ("remaining", "more", "commands"),
-    [
+def test_how_to_list_the_others() -> None:
+    """If there are more than a hundred intents, the output has the commands that list the others.
+
+    If a worker has failed to send a queued write, its last error is listed.
+    """
+    unsent = [kept(id=number, state="new", reason="connection refused") for number in range(1, 102)]
+    cases: tuple[tuple[Remaining, list[str], list[str]], ...] = (
         (Remaining(manual=MANUAL[:100]), [], []),
         (Remaining(manual=MANUAL), ["50"], ["manual --after 100"]),
         (Remaining(manual=MANUAL + ACCEPTED), ["59"], ["manual --after 100", "accepted --after 0"]),
         (Remaining(manual=MANUAL[:95] + ACCEPTED), ["4"], ["accepted --after 35"]),
-        (Remaining(unsent=[kept(id=number, state="new") for number in range(1, 102)]), ["1"], ["new --after 100"]),
-    ],
-)
-def test_how_to_list_the_others(remaining: Remaining, more: list[str], commands: list[str]) -> None:
-    """If there are more than a hundred intents, the output has the commands that list the others."""
-    lines = closed(remaining).lines
+        (Remaining(unsent=unsent), ["1"], ["new --after 100"]),
+    )
+    for remaining, more, commands in cases:
+        lines = closed(remaining).lines
+        shown = [line for line in lines if line.startswith("payasync journal list")]
 
-    assert more == [line.split()[2] for line in lines if line.endswith("more; to list them:")]
-    assert [f"payasync journal list --journal pay.db --state {each}" for each in commands] == [
-        line for line in lines if line.startswith("payasync journal list")
-    ]
-
-
-def test_error_of_an_unsent_write_is_shown() -> None:
-    """If a worker has failed to send a queued write, its last error is listed."""
-    lines = closed(Remaining(unsent=[kept(state="new", reason="connection refused")])).lines
-
+        assert more == [line.split()[2] for line in lines if line.endswith("more; to list them:")]
+        assert [f"payasync journal list --journal pay.db --state {each}" for each in commands] == shown
+    lines = closed(Remaining(unsent=unsent)).lines
     assert any(line.endswith("is a worker running? The column Why shows the last error.") for line in lines)
     assert any(line.endswith("connection refused") for line in lines)
 
@@ -708,12 +686,12 @@ def test_json_after_an_error() -> None:
     }
 
 
-@pytest.mark.parametrize("silent", [False, True])
-def test_silent_service(silent: bool) -> None:  # noqa: FBT001 - a case
+def test_silent_service() -> None:
     """If the service does not respond, the screen says why the other writes were not queried."""
-    screen = Shown()
-    screen.note(1, "waiting", "unknown")
-    screen.ran(Report(waiting=1, silent=silent))
-    screen.closed(NOTHING)
+    for silent in (False, True):
+        screen = Shown()
+        screen.note(1, "waiting", "unknown")
+        screen.ran(Report(waiting=1, silent=silent))
+        screen.closed(NOTHING)
 
-    assert silent is ("The service does not respond" in screen.text)
+        assert silent is ("The service does not respond" in screen.text)
