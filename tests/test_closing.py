@@ -4,7 +4,8 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from itertools import product
+from typing import Any, Final, TypeAlias
 
 import pytest
 from attrs import evolve
@@ -29,7 +30,7 @@ from payasync.profile.sandbox_profile import PROFILE
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Recorder, answer
 from tests.inside import turns, until
 from tests.sessions import FAST, KEYS, OK, connect
-from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN, TenCall
+from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN
 
 LONG: Final = "40"
 """Seconds that the service asks to be left alone: within the time of a call, and far beyond that of a test."""
@@ -94,36 +95,38 @@ class Listener:
 session = partial(connect, profile=PROFILE, retry=FAST)
 
 
-PAUSES: Final[dict[str, tuple[Ask, list[Answer], Profile, type[errors.PayasyncError], list[str | None]]]] = {
+Pause: TypeAlias = tuple[Ask, list[Answer], Profile, type[errors.PayasyncError], list[str | None]]
+PAUSES: Final[dict[str, Pause]] = {
     "a refund before its question": (refund, [BUSY], PROFILE, errors.OutcomeUnknownError, ["R1"]),
     "a refund in quarantine": (refund, [RESET, NOT_THERE], QUARANTINED, errors.OutcomeUnknownError, ["R1"]),
     "a refund that never was taken": (refund, [TOO_MANY], PROFILE, errors.RateLimitedError, []),
     "closing an order": (close, [BUSY], PROFILE, errors.OutcomeUnknownError, ["T1"]),
     "a query": (query, [BUSY], PROFILE, errors.NoAnswerError, []),
     "a query of too many": (query, [TOO_MANY], PROFILE, errors.RateLimitedError, []),
+    "a refund that is cut off": (refund, [SILENT], PROFILE, errors.OutcomeUnknownError, ["R1"]),
+    "closing an order that is cut off": (close, [SILENT], PROFILE, errors.OutcomeUnknownError, ["T1"]),
+    "a query that is cut off": (query, [SILENT], PROFILE, errors.NoAnswerError, []),
 }
+"""By a call that closing ends: its script and profile, its error, and what is unknown then."""
+PATIENT: Final = RetryPolicy(base_delay=float(LONG), max_delay=float(LONG))
 
 
-@pytest.mark.parametrize(("ask", "script", "profile", "error", "unknown"), PAUSES.values(), ids=PAUSES)
+@pytest.mark.parametrize("pause", PAUSES.values(), ids=PAUSES)
 @pytest.mark.parametrize(
     ("shield", "grace"), [(False, 0), (True, 0), (False, 0.01)], ids=["plain", "shielded", "after a grace"]
 )
-async def test_call_that_waits_ends_with_its_last_word(
-    ask: Ask,
-    script: list[Answer],
-    profile: Profile,
-    error: type[errors.PayasyncError],
-    unknown: list[str | None],
-    *,
-    shield: bool,
-    grace: float,
-) -> None:
-    """Closing ends the wait before a retry, after the grace: the call raises its final error and sends no more."""
+async def test_call_that_waits_ends_with_its_last_word(pause: Pause, *, shield: bool, grace: float) -> None:
+    """Closing ends the wait before a retry, after the grace: the call raises its final error and sends no more.
+
+    A call whose attempt ends because of closing does not wait for a retry.
+    """
+    ask, script, profile, error, unknown = pause
     heard = Listener()
     with Recorder(script, otherwise=OK) as service:
-        pay = session(service, profile=profile, on_event=heard)
+        silent = script == [SILENT]
+        pay = session(service, profile=profile, on_event=heard, **{"retry": PATIENT} if silent else {})
         call = asyncio.ensure_future((shielded(ask) if shield else ask)(pay))
-        await heard.waits.wait()
+        await (asyncio.to_thread(service.wait_for_request) if silent else heard.waits.wait())
         async with asyncio.timeout(AT_ONCE):
             await pay.aclose(grace)
             told = heard.unknown
@@ -132,31 +135,7 @@ async def test_call_that_waits_ends_with_its_last_word(
     assert error is type(ended)
     assert unknown == heard.unknown
     assert not shield or told == unknown
-    assert len(script) == len(service.requests)
-    assert len(script) == ended.attempts
-
-
-@pytest.mark.parametrize(
-    ("ask", "error", "unknown"),
-    [(refund, errors.OutcomeUnknownError, 1), (close, errors.OutcomeUnknownError, 1), (query, errors.NoAnswerError, 0)],
-)
-@pytest.mark.parametrize("shield", [False, True], ids=["plain", "shielded"])
-async def test_call_that_was_cut_off_does_not_begin_to_wait(
-    ask: Ask, error: type[errors.PayasyncError], unknown: int, *, shield: bool
-) -> None:
-    """A call whose attempt ends because of closing does not wait for a retry."""
-    heard = Listener()
-    with Recorder(otherwise=SILENT) as service:
-        pay = session(service, on_event=heard, retry=RetryPolicy(base_delay=float(LONG), max_delay=float(LONG)))
-        call = asyncio.ensure_future((shielded(ask) if shield else ask)(pay))
-        await asyncio.to_thread(service.wait_for_request)
-        async with asyncio.timeout(AT_ONCE):
-            await pay.aclose()
-            ended = await end(call)
-
-    assert (error, 1) == (type(ended), ended.attempts)
-    assert unknown == len(heard.unknown)
-    assert 1 == len(service.requests)
+    assert len(script) == len(service.requests) == ended.attempts
 
 
 async def test_call_in_its_grace_waits_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,9 +155,9 @@ async def test_call_in_its_grace_waits_on(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    "copied", [lambda pay: pay.with_options(retry=FAST), lambda pay: pay.for_merchant(KEYS)], ids=["options", "who"]
+    ("copied", "of_copy"),
+    [(lambda pay: pay.with_options(retry=FAST), True), (lambda pay: pay.for_merchant(KEYS), False)],
 )
-@pytest.mark.parametrize("of_copy", [False, True], ids=["the owner's call", "the copy's call"])
 async def test_closing_a_copy_cuts_nothing(copied: Callable[[Session], Session], *, of_copy: bool) -> None:
     """Closing a copy ends neither waiting calls nor connections; closing its session does."""
     heard = Listener()
@@ -244,16 +223,17 @@ async def cancel(service: Recorder, call: Awaitable[Response]) -> None:
         await task
 
 
-@pytest.mark.parametrize("one", TEN, ids=lambda one: one.name)
-async def test_call_that_is_cancelled_after_the_service_read_it(one: TenCall) -> None:
+async def test_call_that_is_cancelled_after_the_service_read_it() -> None:
     """A write that is cancelled after it was sent is reported as unknown; a read is not."""
     told: list[Event] = []
     with Recorder(otherwise=SILENT) as service:
         async with documented(service, on_event=told.append) as pay:
-            await cancel(service, one.call(pay))
+            for one in TEN:
+                await cancel(service, one.call(pay))
 
-    assert ([] if one.name in READS else [one.name]) == [each.operation for each in told if isinstance(each, Unknown)]
-    assert 1 == len(service.requests)
+    expected = [one.name for one in TEN if one.name not in READS]
+    assert expected == [each.operation for each in told if isinstance(each, Unknown)]
+    assert len(TEN) == len(service.requests)
 
 
 @pytest.mark.parametrize("name", WRITES)
@@ -325,80 +305,70 @@ def stuck(reached: asyncio.Event, go: asyncio.Event, *, sends: bool, stubborn: b
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize(("sends", "unknown"), [(False, []), (True, ["R1"])], ids=["before", "behind"])
-async def test_shielded_call_that_is_stuck_is_cancelled(unknown: list[str], *, sends: bool) -> None:
-    """A stuck layer of a shielded call is cancelled, and its caller gets `SessionClosedError`."""
-    heard, reached, never = Listener(), asyncio.Event(), asyncio.Event()
+@pytest.mark.parametrize(
+    ("sends", "stubborn", "unknown"),
+    [(False, False, []), (True, False, ["R1"]), (True, True, [])],
+    ids=["before", "behind", "stubborn"],
+)
+async def test_shielded_call_that_is_stuck_is_cancelled(unknown: list[str], *, sends: bool, stubborn: bool) -> None:
+    """A stuck layer of a shielded call is cancelled, and its caller gets `SessionClosedError`.
+
+    `aclose` returns even if a layer ignores its cancellation.
+    """
+    heard, reached, go = Listener(), asyncio.Event(), asyncio.Event()
     with Recorder(otherwise=OK) as service:
-        pay = session(service, on_event=heard, middleware=[stuck(reached, never, sends=sends)])
+        pay = session(service, on_event=heard, middleware=[stuck(reached, go, sends=sends, stubborn=stubborn)])
         caller = asyncio.ensure_future(refund(pay, shield=True))
         await reached.wait()
         async with asyncio.timeout(AT_ONCE):
             await pay.aclose()
             told = heard.unknown
-            ended = await end(caller)
+            if not stubborn:
+                await asyncio.wait([caller])
+        early = caller.done()
+        go.set()
+        ended = await end(caller)
 
+    assert (stubborn, unknown, int(sends)) == (not early, told, len(service.requests))
+    if stubborn:
+        assert 200 == ended.http_status
+        return
     assert (errors.SessionClosedError, None) == (type(ended), ended.sent)
     assert "waited no longer for this call" in str(ended)
-    assert unknown == told
-    assert int(sends) == len(service.requests)
     assert {asyncio.current_task()} == asyncio.all_tasks()
 
 
-@pytest.mark.usefixtures("impatient")
-async def test_close_does_not_wait_for_ever() -> None:
-    """`aclose` returns even if a layer ignores its cancellation."""
-    reached, go = asyncio.Event(), asyncio.Event()
-    with Recorder(otherwise=OK) as service:
-        pay = session(service, middleware=[stuck(reached, go, sends=True, stubborn=True)])
-        caller = asyncio.ensure_future(refund(pay, shield=True))
-        await reached.wait()
-        async with asyncio.timeout(AT_ONCE):
-            await pay.aclose()
-        early = caller.done()
-        go.set()
-        found = await caller
-
-    assert not early
-    assert 200 == found.http_status
-
-
-@pytest.mark.parametrize("shield", [False, True], ids=["plain", "shielded"])
-async def test_call_that_closes_its_session(*, shield: bool) -> None:
+async def test_call_that_closes_its_session() -> None:
     """A layer may close its own session: neither the grace nor `aclose` waits for its call."""
 
     async def closing(call: Call, send: Send) -> Reply:
         reply = await send(call)
-        await pay.aclose(grace=60)
+        await sessions[-1].aclose(grace=60)
         return reply
 
-    with Recorder(otherwise=OK) as service:
-        pay = session(service, middleware=[closing])
-        async with asyncio.timeout(AT_ONCE):
-            found = await refund(pay, shield=shield)
-        with pytest.raises(errors.SessionClosedError):
-            await refund(pay)
+    sessions = list[Session]()
+    for shield in (False, True):
+        with Recorder(otherwise=OK) as service:
+            sessions.append(session(service, middleware=[closing]))
+            async with asyncio.timeout(AT_ONCE):
+                found = await refund(sessions[-1], shield=shield)
+            with pytest.raises(errors.SessionClosedError):
+                await refund(sessions[-1])
 
-    assert 200 == found.http_status
-    assert 1 == len(service.requests)
+        assert (200, 1) == (found.http_status, len(service.requests))
 
 
-@pytest.mark.parametrize("grace", ["1", None, True, -0.1, float("nan"), 1j], ids=repr)
-@pytest.mark.parametrize("copied", [lambda pay: pay, lambda pay: pay.with_options(retry=FAST)], ids=["it", "copy"])
-async def test_grace_that_is_none(copied: Callable[[Session], Session], grace: Any) -> None:
+async def test_grace_that_is_none() -> None:
     """An invalid `grace` is refused by name, and the session stays open."""
+    wrong: list[Any] = ["1", None, True, -0.1, float("nan"), 1j]
     with Recorder(otherwise=OK) as service:
         async with session(service) as pay:
-            copy = copied(pay)
-            with pytest.raises(errors.InvalidArgumentError) as caught:
-                await copy.aclose(grace=grace)
-            found = await query(copy)
-            shown = repr(copy)
+            for each, grace in product((pay, pay.with_options(retry=FAST)), wrong):
+                with pytest.raises(errors.InvalidArgumentError) as caught:
+                    await each.aclose(grace=grace)
 
-    assert "grace" == caught.value.field
-    assert "a number of seconds, 0 or more" == caught.value.rule
-    assert 200 == found.http_status
-    assert shown.endswith("open>")
+                assert ("grace", "a number of seconds, 0 or more") == (caught.value.field, caught.value.rule)
+                assert 200 == (await query(each)).http_status
 
 
 @pytest.mark.parametrize(

@@ -120,84 +120,64 @@ def keys(table: dict[str, Any], above: str = "") -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("text", [*examples(), *(text for _, text in blocks(PAGE, "toml"))])
-def test_examples_are_profiles(text: str) -> None:
-    """Each TOML block of the page is a valid profile, and so are the common ones together; each can be written."""
-    profile = Profile.from_toml(text)
+async def test_examples_are_profiles() -> None:
+    """Each TOML block of the page is a valid profile, and so are the common ones together; each can be written.
 
-    assert profile == Profile.from_toml(profile.to_toml())
+    The sandbox plays each example, and a session with it makes a payment there.
+    """
+    for text in [*examples(), *(text for _, text in blocks(PAGE, "toml"))]:
+        profile = Profile.from_toml(text)
+
+        assert profile == Profile.from_toml(profile.to_toml()), text
+    for text in examples():
+        async with Sandbox(Profile.from_toml(text)) as sandbox, sandbox.session() as pay:
+            await pay.payments.create(amount=450, currency="CAD")
+
+            assert 1 == sandbox.ledger.payments()
 
 
-def test_parts_in_python() -> None:
-    """The parts of a profile that the page names for Python can be imported from `payasync`."""
-    named = re.findall(r"`(\w+)`", PAGE.partition("\n## In Python\n\n")[2].partition(".\n")[0])
-
-    assert "AnswerShape" in named
-    assert [] == [name for name in named if name not in payasync.__all__]
+ASSUMED: Final = {
+    *(f"http.{name}" for name in HttpCodes.__annotations__),
+    *(f"answer.{name}" for name in ("amounts", "code_optional", "must")),
+    *("endpoints.orders.query.number", "endpoints.refunds.status.number", "notification.amounts", "notification.must"),
+    *(f"signature.{name}" for name in ("skip_null", "booleans", "numbers")),
+}
 
 
 def test_examples_leave_nothing_out() -> None:
-    """The common tables of the page leave no point open; only assumed points keep their defaults."""
-    points = Profile.from_toml(examples()[0]).audit()
+    """The common tables of the page leave no point open; only assumed points keep their defaults.
 
-    assert [] == [point.name for point in points if point.status == "open"]
-    assumed = {f"http.{name}" for name in HttpCodes.__annotations__}
-    assumed |= {
-        "answer.amounts",
-        "answer.code_optional",
-        "answer.must",
-        "endpoints.orders.query.number",
-        "endpoints.refunds.status.number",
-        "notification.amounts",
-        "notification.must",
-        "signature.skip_null",
-        "signature.booleans",
-        "signature.numbers",
-    }
-    assert assumed == {
-        point.name for point in points if point.status == "assumed" and not point.name.startswith("authentication")
-    }
+    With them every method can be called, and every state is known. The parts that the page names can be imported.
+    """
+    profile = Profile.from_toml(examples()[0])
+    points = [point for point in profile.audit() if not point.name.startswith("authentication")]
+    named = re.findall(r"`(\w+)`", PAGE.partition("\n## In Python\n\n")[2].partition(".\n")[0])
 
-
-def test_common_tables_make_everything_ready() -> None:
-    """With the common tables of the page, every method can be called, and every state is known."""
-    groups = inspect_groups(Profile.from_toml(examples()[0]))
-
-    assert [] == [each.group for each in groups if not each.ready]
+    assert [] == [point.name for point in profile.audit() if point.status == "open"]
+    assert ASSUMED == {point.name for point in points if point.status == "assumed"}
+    assert [] == [each.group for each in inspect_groups(profile) if not each.ready]
+    assert (True, []) == ("AnswerShape" in named, [name for name in named if name not in payasync.__all__])
 
 
 def test_examples_show_every_key() -> None:
-    """The page shows every key of a profile, and every name that a table of names may hold."""
+    """The page shows every key of a profile, every name that a table of names may hold, and an index of its tables."""
     shown = set[str]()
     for text in examples():
         shown |= keys(tomllib.loads(text)) | keys(tomllib.loads(Profile.from_toml(text).to_toml()))
+    index = PAGE.partition("\n## The common tables\n")[0]
 
     assert set() == set(all_keys()) - shown
+    assert set() == set(tables_of_profile()) - set(re.findall(r"[`\[](\w+)[`\].]", index))
 
 
 def test_table_of_answer() -> None:
     """The table of the keys of `[answer]` has each of them, with its default."""
     section = PAGE.partition("\n#### All keys of `[answer]`\n")[2].partition("\n### ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", section, re.MULTILINE)
-    texts: dict[str, Any] = {
-        "not given": None,
-        '`"as sent"`': "as sent",
-        '`""`': "",
-        "`[]`": (),
-        "`false`": False,
-        "`300`": 300,
-    }
-    texts["`{}`"] = fields(AnswerShape).must.default
+    texts: dict[str, Any] = {"not given": None, '`"as sent"`': "as sent", '`""`': "", "`[]`": (), "`false`": False}
+    texts |= {"`300`": 300, "`{}`": fields(AnswerShape).must.default}
 
     assert {each.name: each.default for each in fields(AnswerShape)} == {name: texts[default] for name, default in rows}
-
-
-def test_index_lists_every_table() -> None:
-    """The table at the top of the page names each key and table of a profile."""
-    index = PAGE.partition("\n## The common tables\n")[0]
-    tables = {"status" if each.name.endswith("_status") else each.name for each in fields(Profile) if each.init}
-
-    assert set() == tables - set(re.findall(r"[`\[](\w+)[`\].]", index))
 
 
 def test_guide_shows_what_the_commands_write(tmp_path: Path) -> None:
@@ -241,44 +221,29 @@ def test_journal_lists_every_transition() -> None:
     assert TRANSITIONS == {state: frozenset(re.findall(r"\w+", after)) for state, after in rows}
 
 
+def tables_of_profile() -> Iterator[str]:
+    """Yield the keys and tables at the top of a profile."""
+    yield from ("status" if each.name.endswith("_status") else each.name for each in fields(Profile) if each.init)
+
+
 def all_keys() -> Iterator[str]:
     """Yield the keys that a profile may have."""
-    for each in fields(Profile):
-        if each.init:
-            yield "status" if each.name.endswith("_status") else each.name
+    yield from tables_of_profile()
     for table, kind in TABLES.items():
         yield from (f"{table}.{each.name.removesuffix('_')}" for each in fields(kind))
     for table, names in NAMES.items():
         yield from (f"{table}.{name}" for name in names)
 
 
-@pytest.mark.parametrize("text", examples())
-async def test_examples_can_be_played(text: str) -> None:
-    """The sandbox plays each example of the page, and a session with it makes a payment there."""
-    async with Sandbox(Profile.from_toml(text)) as sandbox, sandbox.session() as pay:
-        await pay.payments.create(amount=450, currency="CAD")
-
-        assert 1 == sandbox.ledger.payments()
-
-
-@pytest.mark.parametrize("key", DEFAULTS, ids=str.strip)
-def test_defaults_are_true(key: str) -> None:
+def test_defaults_are_true() -> None:
     """Each default that the page names is a default of the code."""
-    name, value = next(iter(tomllib.loads(key).items()))
-    given = [Parameter("orderNo"), SignedHeader(signature="X-Signature")]
-    defaults = [
-        Profile(),
-        SortedPairs(),
-        Auth(),
-        AnswerShape(),
-        HttpCodes(),
-        NotificationShape(),
-        SandboxShape(),
-        *given,
-    ]
-    held = [getattr(part, name) for part in defaults if hasattr(part, name)]
+    shapes = Profile(), SortedPairs(), Auth(), AnswerShape(), HttpCodes(), NotificationShape(), SandboxShape()
+    parts = [*shapes, Parameter("orderNo"), SignedHeader(signature="X-Signature")]
+    for key in DEFAULTS:
+        name, value = next(iter(tomllib.loads(key).items()))
+        held = [getattr(part, name) for part in parts if hasattr(part, name)]
 
-    assert (tuple(value) if isinstance(value, list) else value) in held
+        assert (tuple(value) if isinstance(value, list) else value) in held, key
 
 
 def test_names_in_signed_texts() -> None:
@@ -327,19 +292,20 @@ async def test_commands_for_other_languages() -> None:
     assert re.fullmatch(rb'{"done": "Armed.*"}{"done": "Order T1 is paid."}.*T1.*', said, re.DOTALL), said
 
 
-@pytest.mark.parametrize("page", [*READMES, *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
-def test_code_fits_into_a_page(page: Path) -> None:
+def test_code_fits_into_a_page() -> None:
     """A line of code, also of an included file, has at most 85 characters, because a longer one scrolls.
 
     One text of TOML cannot be broken.
     """
-    text = page.read_text(encoding="utf-8")
-    fences = re.findall(r"^```(?:bash|ini|python|sql|toml|yaml)\b.*\n((?:.*\n)*?)```$", text, re.MULTILINE)
-    names = re.findall(r"^```{literalinclude} (\S+)$", text, re.MULTILINE)
-    included = [page.parent.joinpath(name).read_text(encoding="utf-8") for name in names]
-    lines = [line for block in (*fences, *included) for line in block.splitlines()]
+    for page in [*READMES, *sorted(DOCS.rglob("*.md"))]:
+        text = page.read_text(encoding="utf-8")
+        fences = re.findall(r"^```(?:bash|ini|python|sql|toml|yaml)\b.*\n((?:.*\n)*?)```$", text, re.MULTILINE)
+        names = re.findall(r"^```{literalinclude} (\S+)$", text, re.MULTILINE)
+        included = [page.parent.joinpath(name).read_text(encoding="utf-8") for name in names]
+        lines = [line for block in (*fences, *included) for line in block.splitlines()]
+        long = [line for line in lines if len(line) > 85 and not re.fullmatch(r"""\w+ = (['"]).*\1""", line)]
 
-    assert [] == [line for line in lines if len(line) > 85 and not re.fullmatch(r"""\w+ = (['"]).*\1""", line)]
+        assert [] == long, page
 
 
 def anchors(page: Path) -> set[str]:
@@ -351,24 +317,24 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}.union(labels, *included)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere() -> None:
     """Each link inside the project leads to an existing file and heading."""
-    links = re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8"))
-    targets = [(page.parent / name if name else page, anchor) for name, anchor in links]
+    for page in PAGES:
+        links = re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8"))
+        targets = [(page.parent / name if name else page, anchor) for name, anchor in links]
 
-    assert [] == [target for target, _ in targets if not target.exists()]
-    assert [] == [(target.name, anchor) for target, anchor in targets if anchor and anchor not in anchors(target)]
+        assert [] == [target for target, _ in targets if not target.exists()], page
+        assert [] == [each for each in targets if each[1] and each[1] not in anchors(each[0])], page
 
 
-@pytest.mark.parametrize("module", PUBLIC)
-def test_reference_shows_every_public_name(module: str) -> None:
+def test_reference_shows_every_public_name() -> None:
     """Each public name has its place in the reference, which is generated from its docstring."""
     pages = (page.read_text(encoding="utf-8") for page in DOCS.joinpath("reference", "api").glob("*.md"))
     shown = {name for page in pages for name in re.findall(r"^\.\. auto\w+:: (\S+)$", page, re.MULTILINE)}
-    names = {name for name in importlib.import_module(module).__all__ if name != "__version__"}
+    for module in PUBLIC:
+        names = {name for name in importlib.import_module(module).__all__ if name != "__version__"}
 
-    assert set() == {name for name in names if not {f"{module}.{name}", f"payasync.{name}"} & shown}
+        assert set() == {name for name in names if not {f"{module}.{name}", f"payasync.{name}"} & shown}, module
 
 
 def methods() -> list[str]:
@@ -383,13 +349,14 @@ def methods() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("method", methods())
-def test_guides_show_every_method(method: str) -> None:
+def test_guides_show_every_method() -> None:
     """Each public method of a session is called in a program of the guides, which test_readme.py runs."""
     pages = [page.read_text(encoding="utf-8") for page in sorted(DOCS.joinpath("how-to").glob("*.md"))]
     programs = "".join(code for page in pages for _, code in blocks(page, "python"))
+    calls = {name: re.search(rf"\b(?:pay|Session|session)\.{re.escape(name)}\(", programs) for name in methods()}
 
-    assert re.search(rf"\b(?:pay|Session|session)\.{re.escape(method)}\(", programs)
+    assert calls
+    assert [] == [name for name, found in calls.items() if not found]
 
 
 def unknown_words(line: str) -> list[str]:
@@ -408,12 +375,12 @@ def unknown_words(line: str) -> list[str]:
     return [word for word in words if word.startswith("--") and not any(name.startswith(word) for name in options)]
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
-def test_commands_exist(page: Path) -> None:
+def test_commands_exist() -> None:
     """Each command of payasync that a sentence names exists, with its options."""
-    lines = re.findall(r"`payasync ([^`]+)`", page.read_text(encoding="utf-8"))
+    for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]:
+        lines = re.findall(r"`payasync ([^`]+)`", page.read_text(encoding="utf-8"))
 
-    assert [] == [(line, words) for line in lines if (words := unknown_words(line))]
+        assert [] == [(line, words) for line in lines if (words := unknown_words(line))], page
 
 
 def units(text: str) -> list[configparser.ConfigParser]:
@@ -438,26 +405,21 @@ def command_lines(page: Path) -> list[list[str]]:
     return [each[1:] for each in words if each and Path(each[0]).name == "payasync"]
 
 
-COMMAND_LINES: Final = [
-    pytest.param(words, id=f"{page.stem}: {' '.join(words)}")
-    for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("examples/**/*.md"))]
-    for words in command_lines(page)
-]
-
-
-@pytest.mark.parametrize("words", COMMAND_LINES)
-def test_command_lines_are_valid(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_lines_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each command line that a reader copies is parsed by its command: arguments, options and their values."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PAYASYNC_JOURNAL", "pay.db")
-    here = [word.removeprefix("/var/lib/shop/") for word in words]
-    for name in ("pay.db", *(word for word in here if re.search(r"\.(?:csv|http|toml)$", word))):
-        Path(name).parent.mkdir(exist_ok=True)
-        Path(name).touch(mode=0o600)
     monkeypatch.setattr(click.Command, "invoke", lambda _command, _context: None)
-    result = CliRunner().invoke(payasync_command, here)
+    pages = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("examples/**/*.md"))]
+    for number, words in enumerate(words for page in pages for words in command_lines(page)):
+        (folder := tmp_path / str(number)).mkdir()
+        monkeypatch.chdir(folder)
+        here = [word.removeprefix("/var/lib/shop/") for word in words]
+        for name in ("pay.db", *(word for word in here if re.search(r"\.(?:csv|http|toml)$", word))):
+            Path(name).parent.mkdir(exist_ok=True)
+            Path(name).touch(mode=0o600)
+        result = CliRunner().invoke(payasync_command, here)
 
-    assert 0 == result.exit_code, result.output
+        assert 0 == result.exit_code, (words, result.output)
 
 
 def test_units_are_for_systemd() -> None:
@@ -496,7 +458,10 @@ def test_package_cites_sections_that_exist() -> None:
 
 
 def test_texts_for_users_cite_the_site() -> None:
-    """Only docstrings cite files of docs/: an installed package has none, so that other texts name the site's pages."""
+    """Only docstrings cite files of docs/: an installed package has none, so that other texts name the site's pages.
+
+    `help(payasync)` says where the pages are, and the alert rules name their page.
+    """
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "payasync").rglob("*.py")]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
@@ -505,12 +470,7 @@ def test_texts_for_users_cite_the_site() -> None:
 
     assert [] == [text for text in texts if isinstance(text, str) and re.search(r"\bdocs/.*\.md", text)]
     assert f"{urls['Documentation']}en/stable/" == payasync.DOCUMENTATION
-
-
-def test_help_says_where_the_cited_pages_are() -> None:
-    """`help(payasync)` says where the pages are that docstrings cite, and the alert rules name their page."""
     alerts = (ROOT / "examples" / "observability" / "alerts.yml").read_text(encoding="utf-8")
-
     assert f"\n{payasync.DOCUMENTATION}reference/service.html#orders\n" in str(payasync.__doc__)
     assert "orders" in anchors(DOCS / "reference" / "service.md")
     assert f"# {payasync.DOCUMENTATION}how-to/observability.html\n" in alerts

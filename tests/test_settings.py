@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
@@ -55,16 +56,14 @@ RULES: Final[dict[tuple[type[Any], str], tuple[str, list[object], list[float]]]]
 }
 
 
-@pytest.mark.parametrize(("kind", "name"), RULES)
-def test_times_and_counts(kind: type[Any], name: str) -> None:
+def test_times_and_counts() -> None:
     """An invalid time or count is refused by name, and nothing is converted."""
-    wanted, wrong, right = RULES[kind, name]
-
-    for value in wrong:
-        with pytest.raises(ConfigurationError, match=f"^{kind.__name__}.{name} must be {wanted}, not ") as caught:
-            kind(**{name: value})
-        assert f"{kind.__name__}.{name}" == caught.value.field
-    assert right == [getattr(kind(**{name: value}), name) for value in right]
+    for (kind, name), (wanted, wrong, right) in RULES.items():
+        for value in wrong:
+            with pytest.raises(ConfigurationError, match=f"^{kind.__name__}.{name} must be {wanted}, not ") as caught:
+                kind(**{name: value})
+            assert f"{kind.__name__}.{name}" == caught.value.field
+        assert right == [getattr(kind(**{name: value}), name) for value in right]
 
 
 class Odd:
@@ -74,9 +73,12 @@ class Odd:
         raise LookupError
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
+def test_a_value_is_shown_as_it_is_written() -> None:
+    """An error shows the repr of a value, or its type if it has none; a tuple is shown as a list.
+
+    Of a huge value it shows only the beginning, and of a deeply nested one the type, without a `RecursionError`.
+    """
+    values: list[tuple[object, str]] = [
         ("SUCCESS", "'SUCCESS'"),
         (None, "None"),
         (("a", 1), "['a', 1]"),
@@ -84,28 +86,14 @@ class Odd:
         (Odd(), "an Odd"),
         ([Odd()], "a list"),
         (10**5_000, "an integer"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
-)
-def test_a_value_is_shown_as_it_is_written(value: object, expected: str) -> None:
-    """An error shows the repr of a value, or its type if it has none; a tuple is shown as a list."""
-    assert expected == describe_value(value)
-
-
-@pytest.mark.parametrize("size", [MOST_SHOWN - 2, MOST_SHOWN - 1, 1_000_000])
-def test_a_shown_value_is_cut(size: int) -> None:
-    """An error shows only the beginning of a huge value."""
-    text = f"'{'x' * size}'"
-
-    assert (text if size == MOST_SHOWN - 2 else f"{text[: MOST_SHOWN - 3]}...") == describe_value("x" * size)
-
-
-def test_a_value_nested_without_end_is_shown() -> None:
-    """A deeply nested value is shown as its type, without a `RecursionError`."""
+        ("x" * (MOST_SHOWN - 2), f"'{'x' * (MOST_SHOWN - 2)}'"),
+        *(("x" * size, f"'{'x' * (MOST_SHOWN - 4)}...") for size in (MOST_SHOWN - 1, 1_000_000)),
+    ]
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
 
+    assert [expected for _, expected in values] == [describe_value(value) for value, _ in values]
     assert "a list" == describe_value(deep)
 
 
@@ -114,62 +102,50 @@ LOOKALIKES: Final = ["localhost.example.com", "api.localhost", "127.0.0.1.exampl
 ELSEWHERE: Final = ["pay.example.com", "0.0.0.0", "10.0.0.1", "[::2]", *LOOKALIKES]  # noqa: S104 - nothing listens
 
 
-@pytest.mark.parametrize("host", ELSEWHERE)
-def test_plain_http_is_for_loopback_alone(host: str) -> None:
-    """Plain http is refused for other machines, also if their names look like this one."""
-    with pytest.raises(ConfigurationError, match="must be https") as caught:
-        parse_base_url(f"http://{host}")
+def test_plain_http_is_for_loopback_alone() -> None:
+    """Plain http is allowed on loopback, for the sandbox, and refused for other machines, whatever their names are."""
+    for host in ELSEWHERE:
+        with pytest.raises(ConfigurationError, match="must be https") as caught:
+            parse_base_url(f"http://{host}")
 
-    assert "base_url" == caught.value.field
-    assert not is_loopback(URL(f"http://{host}"))
-
-
-@pytest.mark.parametrize("host", LOOPBACK)
-def test_loopback_may_be_plain_http(host: str) -> None:
-    """Plain http is allowed on loopback, for the sandbox."""
-    assert "http" == parse_base_url(f"http://{host}:8080").scheme
-    assert is_loopback(URL(f"http://{host}"))
+        assert ("base_url", False) == (caught.value.field, is_loopback(URL(f"http://{host}")))
+    for host in LOOPBACK:
+        assert ("http", True) == (parse_base_url(f"http://{host}:8080").scheme, is_loopback(URL(f"http://{host}")))
 
 
 NO_URLS: Final = ["", "pay.example.com", "/v1", "//pay.example.com", "ftp://pay.example.com", "https://", None, 5]
 NO_PROXIES: Final = ["socks5://u:canary@h", "proxy.example:3128", "http://", "", 5, "http://u:canary@h:x"]
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        *((given, "must be an absolute URL, such as https") for given in (*NO_URLS, "file:///etc", "https://\ud800")),
-        *((f"https://pay.example.com:{port}", "must be an absolute URL") for port in (0, 99999, "x")),
-        *((f"https://{user}@pay.example.com", "a user or a password") for user in ("u:canary", "canary", ":canary")),
-        ("ftp://user:canary@pay.example.com", "must be an absolute URL"),
-        ("https://user:canary@pay.example.com:99999", "must be an absolute URL"),
-        ("https://user:canary@", "must be an absolute URL"),
-        *(
-            (f"https://pay.example.com{end}", "a query or a fragment")
-            for end in ("?key=canary", "/#canary", "/?", "/#")
-        ),
+NO_KEYS: Final[dict[str, list[Any]]] = {
+    "a user or a password": [f"https://{user}@pay.example.com" for user in ("u:canary", "canary", ":canary")],
+    "a query or a fragment": [f"https://pay.example.com{end}" for end in ("?key=canary", "/#canary", "/?", "/#")],
+    "must be an absolute URL": [
+        *(*NO_URLS, "file:///etc", "https://\ud800", "ftp://user:canary@pay.example.com", "https://user:canary@"),
+        *(f"https://pay.example.com:{port}" for port in (0, 99999, "x")),
+        "https://user:canary@pay.example.com:99999",
     ],
-)
-def test_base_url_is_absolute_and_holds_no_key(given: object, why: str) -> None:
-    """A base URL that is not absolute, or holds a key, is refused. The error shows what is wrong, and no key."""
-    with pytest.raises(ConfigurationError, match=why) as caught:
-        parse_base_url(given)
-
-    assert "base_url" == caught.value.field
-    assert "canary" not in str(caught.value)
-    assert "canary" in str(given) or "absolute" not in why or repr(given) in str(caught.value)
+}
 
 
-@pytest.mark.parametrize("given", NO_PROXIES)
-def test_proxy_is_absolute_http(given: object) -> None:
-    """A proxy that is not an http URL is refused, and its password is not shown."""
-    with pytest.raises(
-        ConfigurationError, match=r"proxy must be an absolute http or https URL, .*; SOCKS is not"
-    ) as caught:
-        parse_proxy_url(given)
+def test_base_url_is_absolute_and_holds_no_key() -> None:
+    """A base URL that is not absolute, or holds a key, is refused. The error shows what is wrong, and no key.
 
-    assert "proxy" == caught.value.field
-    assert "canary" not in str(caught.value)
+    A proxy that is not an http URL is refused, and its password is not shown.
+    """
+    for why, given in [(why, each) for why, several in NO_KEYS.items() for each in several]:
+        with pytest.raises(ConfigurationError, match=why) as caught:
+            parse_base_url(given)
+
+        assert ("base_url", False) == (caught.value.field, "canary" in str(caught.value))
+        assert "canary" in str(given) or "absolute" not in why or repr(given) in str(caught.value)
+    for proxy in NO_PROXIES:
+        with pytest.raises(
+            ConfigurationError, match=r"proxy must be an absolute http or https URL, .*; SOCKS"
+        ) as caught:
+            parse_proxy_url(proxy)
+
+        assert ("proxy", False) == (caught.value.field, "canary" in str(caught.value))
 
 
 def context(**settings: Any) -> ssl.SSLContext:
@@ -181,23 +157,20 @@ def context(**settings: Any) -> ssl.SSLContext:
     return made
 
 
-@pytest.mark.parametrize(
-    ("tls", "why"),
-    [
-        (context(check_hostname=False, verify_mode=ssl.CERT_NONE), "must verify"),
-        (context(check_hostname=False), "must verify"),
-        (context(verify_mode=ssl.CERT_OPTIONAL), "must verify"),
-        (context(minimum_version=ssl.TLSVersion.MINIMUM_SUPPORTED), "must demand TLS 1.2"),
-        (False, "must be an ssl.SSLContext"),
-        (None, "must be an ssl.SSLContext"),
-    ],
-)
-def test_tls_always_verifies(tls: object, why: str) -> None:
+def test_tls_always_verifies() -> None:
     """A TLS context that does not verify, or allows less than TLS 1.2, is refused."""
-    with pytest.raises(ConfigurationError, match=why) as caught:
-        check_tls(tls)
+    unverified = context(check_hostname=False, verify_mode=ssl.CERT_NONE), context(check_hostname=False)
+    old = context(minimum_version=ssl.TLSVersion.MINIMUM_SUPPORTED)
+    wrong: dict[str, tuple[object, ...]] = {
+        "must verify": (*unverified, context(verify_mode=ssl.CERT_OPTIONAL)),
+        "must demand TLS 1.2": (old,),
+        "must be an ssl.SSLContext": (False, None),
+    }
+    for why, tls in [(why, each) for why, several in wrong.items() for each in several]:
+        with pytest.raises(ConfigurationError, match=why) as caught:
+            check_tls(tls)
 
-    assert "tls" == caught.value.field
+        assert "tls" == caught.value.field
 
 
 async def use_journal(path: Path) -> None:
@@ -271,116 +244,95 @@ def test_file_is_made_for_its_owner_alone(path: Path, use: Callable[[Path], None
     assert {0o600} == {stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
 
 
-@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666], ids=oct)
-def test_file_that_others_can_write_is_refused(path: Path, use: Callable[[Path], None], mode: int) -> None:
-    """A file that others can write is refused. After the advised command it is used."""
-    use(path)
-    path.chmod(mode)
-    with refused(path, "other users can write 'kept.db', and only its owner may", f"Run: chmod 600 {path}"):
-        use(path)
-    path.chmod(0o600)
+def test_file_that_others_can_write_is_refused(path: Path, use: Callable[[Path], None]) -> None:
+    """A file that others can write is refused, and so is one beside it that SQLite reads.
 
+    After the advised command it is used, also if others can read it, such as for a backup.
+    """
     use(path)
+    for mode in (0o620, 0o602, 0o666):
+        path.chmod(mode)
+        with refused(path, "other users can write 'kept.db', and only its owner may", f"Run: chmod 600 {path}"):
+            use(path)
+    path.chmod(0o644)
+    use(path)
+    assert 0o644 == stat.S_IMODE(path.stat().st_mode)
+    for suffix in ("-wal", "-journal"):
+        beside = path.with_name(path.name + suffix)
+        beside.touch()
+        beside.chmod(0o606)
+        with refused(path, f"Run: chmod 600 {beside}"):
+            use(path)
+        beside.unlink()
 
 
 @pytest.mark.parametrize("exists", [False, True], ids=["new", "old"])
-@pytest.mark.parametrize(
-    ("mode", "group", "command"),
-    [
-        (0o707, "", "chmod o-w"),
-        (0o2703, "", "chmod o-w"),
-        (0o777, "", "chmod o-w"),
-        (0o770, "shop", "chmod g-w"),
-        (0o2775, "shop", "chmod g-w"),
-        (0o777, "shop", "chmod go-w"),
-        (0o770, "alice with bob", "chmod g-w"),
-    ],
-)
 def test_folder_that_others_can_write_is_refused(
-    path: Path, use: Callable[[Path], None], groups: Groups, *, mode: int, group: str, command: str, exists: bool
+    path: Path, use: Callable[[Path], None], groups: Groups, *, exists: bool
 ) -> None:
     """Others could move a file of their folder away. It is refused before it is made, and used after the command."""
+    cases = [(0o707, "alice", "o-w"), (0o2703, "alice", "o-w"), (0o777, "alice", "o-w"), (0o770, "shop", "g-w")]
+    cases += [(0o2775, "shop", "g-w"), (0o777, "shop", "go-w"), (0o770, "alice with bob", "g-w")]
     if exists:
         use(path)
-    groups(group or "alice")
-    path.parent.chmod(mode)
-    words = f"other users can write its folder {str(path.parent)!r} (mode {mode:04o}), and could replace it"
-    with pytest.raises(ConfigurationError) as caught:
+    for mode, group, command in cases:
+        groups(group)
+        path.parent.chmod(mode)
+        words = f"other users can write its folder {str(path.parent)!r} (mode {mode:04o}), and could replace it"
+        with pytest.raises(ConfigurationError) as caught:
+            use(path)
+        assert exists == path.exists()
+        path.parent.chmod(mode & ~0o22)
         use(path)
-    made = path.exists()
-    path.parent.chmod(mode & ~0o22)
-    use(path)
-
-    assert words in str(caught.value)
-    assert f"Run: {command} {path.parent}, or use a folder" in str(caught.value)
-    assert exists == made
+        assert words in str(caught.value)
+        assert f"Run: chmod {command} {path.parent}, or use a folder" in str(caught.value)
+        if not exists:
+            path.unlink()
 
 
-@pytest.mark.parametrize(("mode", "group"), [(0o1777, "shop"), (0o3770, "shop"), (0o775, "alice"), (0o755, "shop")])
 def test_folder_that_only_its_owner_can_change_is_used(
-    path: Path, use: Callable[[Path], None], groups: Groups, mode: int, group: str
+    path: Path, use: Callable[[Path], None], groups: Groups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sticky folder, such as /tmp, and one of the user's own group, which a umask of 002 makes, are used."""
-    groups(group)
-    path.parent.chmod(mode)
+    """A sticky folder, such as /tmp, and one of the user's own group, which a umask of 002 makes, are used.
 
-    use(path)
+    So is a folder of root, because root can replace any file anyway.
+    """
+    for mode, group in ((0o1777, "shop"), (0o3770, "shop"), (0o775, "alice"), (0o755, "shop")):
+        groups(group)
+        path.parent.chmod(mode)
+
+        use(path)
+    # Root could become another user for the test, and no other user could.
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    check_private("/missing.db")
 
 
-@pytest.mark.parametrize("mode", [0o700, 0o1777])
 def test_folder_of_another_user_is_refused(
-    path: Path, use: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch, mode: int
+    path: Path, use: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The owner of a folder could move its files away, so that only this user and root may own it."""
-    path.parent.chmod(mode)
     if os.geteuid() == 0:
         os.chown(path.parent, NOBODY, NOBODY)
     else:  # only root can give a folder away
         monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
-    with pytest.raises(ConfigurationError, match="belongs to another user, who could replace it"):
-        use(path)
+    for mode in (0o700, 0o1777):
+        path.parent.chmod(mode)
+        with pytest.raises(ConfigurationError, match="belongs to another user, who could replace it"):
+            use(path)
 
     assert not path.exists()
 
 
-def test_folder_of_root_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of root is used by any user, because root can replace any file anyway."""
-    # Root could become another user for the test, and no other user could.
-    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
-
-    check_private("/missing.db")
-
-
 def test_folder_that_a_link_leads_to_is_checked(tmp_path: Path, use: Callable[[Path], None]) -> None:
-    """If the folder is a link, its target is checked."""
+    """The folder of a file may be a link, such as `/var/run`. Its target is checked."""
     (tmp_path / "real").mkdir()
-    (tmp_path / "real").chmod(0o777)
     (tmp_path / "link").symlink_to(tmp_path / "real")
+    use(tmp_path / "link" / "kept.db")
+    (tmp_path / "real").chmod(0o777)
 
+    assert (tmp_path / "real" / "kept.db").is_file()
     with pytest.raises(ConfigurationError, match="other users can write its folder"):
         use(tmp_path / "link" / "kept.db")
-
-
-def test_file_that_others_can_read_is_used(path: Path, use: Callable[[Path], None]) -> None:
-    """A file that others can read, such as for a backup, is used."""
-    use(path)
-    path.chmod(0o644)
-
-    use(path)
-
-    assert 0o644 == stat.S_IMODE(path.stat().st_mode)
-
-
-@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
-def test_what_sqlite_reads_beside_it_is_refused_too(path: Path, use: Callable[[Path], None], suffix: str) -> None:
-    """SQLite's companion files are checked, too, because SQLite reads them."""
-    use(path)
-    beside = path.with_name(path.name + suffix)
-    beside.touch()
-    beside.chmod(0o606)
-
-    with refused(path, f"Run: chmod 600 {beside}"):
-        use(path)
 
 
 def test_symlink_is_refused(path: Path, use: Callable[[Path], None]) -> None:
@@ -395,16 +347,6 @@ def test_symlink_is_refused(path: Path, use: Callable[[Path], None]) -> None:
         use(path)
 
     assert not made
-
-
-def test_link_to_its_folder_is_followed(tmp_path: Path, use: Callable[[Path], None]) -> None:
-    """The folder of a file may be a link, such as `/var/run`."""
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-
-    use(tmp_path / "link" / "kept.db")
-
-    assert (tmp_path / "real" / "kept.db").is_file()
 
 
 def test_file_of_another_user_is_refused(path: Path, use: Callable[[Path], None]) -> None:
@@ -430,29 +372,30 @@ def profile(path: Path) -> str:
     return Profile.from_file(path).name
 
 
-@pytest.mark.parametrize(("read", "text"), [(key, "kept-by-a-cluster"), (profile, 'name = "kept-by-a-cluster"')])
-def test_mounted_file_is_read(tmp_path: Path, read: Callable[[Path], str], text: str) -> None:
+READERS: Final = ((key, "kept-by-a-cluster"), (profile, 'name = "kept-by-a-cluster"'))
+
+
+def test_mounted_file_is_read(tmp_path: Path) -> None:
     """A secret mounted as a link to a link, readable by all, is read."""
-    (tmp_path / "..2026").mkdir()
-    (tmp_path / "..2026" / "value").write_text(text)
-    (tmp_path / "..2026" / "value").chmod(0o444)
-    (tmp_path / "..data").symlink_to("..2026")
-    (tmp_path / "value").symlink_to("..data/value")
+    for read, text in READERS:
+        folder = tmp_path / read.__name__
+        (folder / "..2026").mkdir(parents=True)
+        (folder / "..2026" / "value").write_text(text)
+        (folder / "..2026" / "value").chmod(0o444)
+        (folder / "..data").symlink_to("..2026")
+        (folder / "value").symlink_to("..data/value")
 
-    assert "kept-by-a-cluster" == read(tmp_path / "value")
+        assert "kept-by-a-cluster" == read(folder / "value")
 
 
-@pytest.mark.parametrize("mode", [0o464, 0o446], ids=oct)
-@pytest.mark.parametrize(("read", "text"), [(key, "kept-by-a-cluster"), (profile, 'name = "kept-by-a-cluster"')])
-def test_file_that_others_can_change_is_not_read(
-    tmp_path: Path, read: Callable[[Path], str], text: str, mode: int
-) -> None:
+def test_file_that_others_can_change_is_not_read(tmp_path: Path) -> None:
     """A profile or key that others can write is refused, also behind a link."""
-    (tmp_path / "target").write_text(text)
-    (tmp_path / "target").chmod(mode)
     (tmp_path / "value").symlink_to("target")
-    with refused(tmp_path / "value", "other users can write it", f"Run: chmod go-w {tmp_path / 'value'}"):
-        read(tmp_path / "value")
+    for (read, text), mode in product(READERS, (0o464, 0o446)):
+        (tmp_path / "target").write_text(text)
+        (tmp_path / "target").chmod(mode)
+        with refused(tmp_path / "value", "other users can write it", f"Run: chmod go-w {tmp_path / 'value'}"):
+            read(tmp_path / "value")
 
 
 WITHOUT: Final = """
@@ -470,31 +413,31 @@ print(SqliteJournal.__name__, SqliteInbox.__name__, "PostgresInbox" in globals()
 """
 
 
-@pytest.mark.parametrize(
-    ("entries", "direct", "proxied"),
-    [
-        ("pay.example", "pay.example PAY.example:8443 a.pay.example", "example notpay.example"),
-        (".pay.example", "pay.example a.pay.example", "notpay.example"),
-        ("*.pay.example", "a.pay.example b.a.pay.example:8443", "pay.example notpay.example"),
-        ("a.example *.Pay.example:8443", "a.pay.example:8443", "a.pay.example pay.example:8443"),
-        ("pay.example:443", "pay.example a.pay.example", "pay.example:8443"),
-        ("10.0.0.0/8", "10.1.2.3 10.1.2.3:8443", "11.1.2.3 [fd00::1] pay.example"),
-        ("11.0.0.0/8,10.1.2.3/8:8443", "10.1.2.3:8443", "10.1.2.3"),
-        ("fd00::/8", "[fd00::1]", "10.1.2.3"),
-        ("fd00::1", "[fd00::1] [fd00::1]:8443", "[fd00::2]"),
-        ("[fd00::1]:443", "[fd00::1]", "[fd00::1]:8443 [fd00::2]"),
-        ("0.0.0.0/33,/,:,:443,*.,.,[],[]:443,*:8443", "pay.example:8443", "pay.example 10.1.2.3 [fd00::1]"),
-        ("*", "pay.example 10.1.2.3 [fd00::1]:8443", ""),
-        ("", "", "pay.example 10.1.2.3 [fd00::1]"),
-    ],
-)
-def test_entries_of_no_proxy(monkeypatch: pytest.MonkeyPatch, entries: str, direct: str, proxied: str) -> None:
+ENTRIES: Final = [
+    ("pay.example", "pay.example PAY.example:8443 a.pay.example", "example notpay.example"),
+    (".pay.example", "pay.example a.pay.example", "notpay.example"),
+    ("*.pay.example", "a.pay.example b.a.pay.example:8443", "pay.example notpay.example"),
+    ("a.example *.Pay.example:8443", "a.pay.example:8443", "a.pay.example pay.example:8443"),
+    ("pay.example:443", "pay.example a.pay.example", "pay.example:8443"),
+    ("10.0.0.0/8", "10.1.2.3 10.1.2.3:8443", "11.1.2.3 [fd00::1] pay.example"),
+    ("11.0.0.0/8,10.1.2.3/8:8443", "10.1.2.3:8443", "10.1.2.3"),
+    ("fd00::/8", "[fd00::1]", "10.1.2.3"),
+    ("fd00::1", "[fd00::1] [fd00::1]:8443", "[fd00::2]"),
+    ("[fd00::1]:443", "[fd00::1]", "[fd00::1]:8443 [fd00::2]"),
+    ("0.0.0.0/33,/,:,:443,*.,.,[],[]:443,*:8443", "pay.example:8443", "pay.example 10.1.2.3 [fd00::1]"),
+    ("*", "pay.example 10.1.2.3 [fd00::1]:8443", ""),
+    ("", "", "pay.example 10.1.2.3 [fd00::1]"),
+]
+
+
+def test_entries_of_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """NO_PROXY knows domains with their subdomains, `*.domain`, addresses, ranges and ports, and nothing by chance."""
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
-    monkeypatch.setenv("no_proxy", entries)
+    for entries, direct, proxied in ENTRIES:
+        monkeypatch.setenv("no_proxy", entries)
 
-    assert {None} >= {environment_proxy(URL(f"https://{host}")) for host in direct.split()}
-    assert [] == [host for host in proxied.split() if not environment_proxy(URL(f"https://{host}"))]
+        assert {None} >= {environment_proxy(URL(f"https://{host}")) for host in direct.split()}
+        assert [] == [host for host in proxied.split() if not environment_proxy(URL(f"https://{host}"))]
 
 
 def test_missing_extra_is_named() -> None:

@@ -92,7 +92,7 @@ ALL_IN_ONE: Final = SignedHeader(
 
 
 def test_signed_in_a_header() -> None:
-    """The signature stands in its header, with a time and a number where the profile wants them."""
+    """The signature stands in its header, with time, number and the event's name where the profile wants them."""
     bare = sign(profile=in_header(header=SignedHeader(signature="X-Signature")))
     signed = sign(profile=in_header(header=ALL_IN_ONE), id="n1", kind="payment")
     hexadecimal = hmac_sha256(f"{int(NOW.timestamp())}\nn1\n{signed.raw.decode()}", "own signing key 1")
@@ -104,44 +104,30 @@ def test_signed_in_a_header() -> None:
     } == bare.headers
     assert f"t=1800000000,n=n1,v1=sha256={hexadecimal}" == signed.headers["X-Sign"]
     assert believed(signed, in_header(header=ALL_IN_ONE)).verified
+    named = sign(profile=in_header(header=ALL_IN_ONE, kind="header:X-Event"), kind="payment")
+    assert ("PAID", {"head"}) == (named.headers["X-Event"], set(json.loads(named.raw)))
 
 
-def test_event_in_a_header() -> None:
-    """The event's name stands in its header, if the profile says so."""
-    signed = sign(profile=in_header(header=ALL_IN_ONE, kind="header:X-Event"), kind="payment")
+def test_time() -> None:
+    """A time may be a datetime of any zone, or a number. Without one the payload's own stays.
 
-    assert ("PAID", {"head"}) == (signed.headers["X-Event"], set(json.loads(signed.raw)))
-
-
-@pytest.mark.parametrize(
-    ("moment", "written"),
-    [
-        ("2027-01-15T08:00:00Z", "2027-01-15T03:00:00.000"),
-        ("2026-11-01T05:30:00Z", "2026-11-01T01:30:00.000"),
-        ("2026-11-01T06:30:00Z", "2026-11-01T01:30:00.000-05:00"),
-    ],
-)
-def test_time_of_a_zone(moment: str, written: str) -> None:
-    """A time is written as the service writes it: without an offset, but for an hour that comes a second time."""
-    profile = evolve(BODY, notification=evolve(SHAPE, timezone="America/Toronto"))
-
-    assert written == document(profile=profile, time=datetime.fromisoformat(moment))["head"]["data"]["at"]
-
-
-@pytest.mark.parametrize(
-    "time", [NOW, NOW.astimezone(timezone(timedelta(hours=-5))), NOW.timestamp(), int(NOW.timestamp())]
-)
-def test_time(time: Any) -> None:
-    """A time may be a datetime of any zone, or a number."""
-    assert "2027-01-15T08:00:00.000Z" == document(time=time)["head"]["data"]["at"]
-
-
-def test_time_that_the_payload_says() -> None:
-    """Without a given time the payload's own stays; a given time replaces it."""
+    In a zone it is written as the service writes it: without an offset, but for an hour that comes a second time.
+    """
     data = {**DATA, "at": 5}
+    times: list[Any] = [NOW, NOW.astimezone(timezone(timedelta(hours=-5))), NOW.timestamp(), int(NOW.timestamp())]
+    profile = evolve(BODY, notification=evolve(SHAPE, timezone="America/Toronto"))
+    zoned = {
+        "2027-01-15T08:00:00Z": "2027-01-15T03:00:00.000",
+        "2026-11-01T05:30:00Z": "2026-11-01T01:30:00.000",
+        "2026-11-01T06:30:00Z": "2026-11-01T01:30:00.000-05:00",
+    }
 
+    assert ["2027-01-15T08:00:00.000Z"] * 4 == [document(data=data, time=time)["head"]["data"]["at"] for time in times]
     assert 5 == document(data=data, time=None)["head"]["data"]["at"]
-    assert "2027-01-15T08:00:00.000Z" == document(data=data)["head"]["data"]["at"]
+    for moment, written in zoned.items():
+        given = {"profile": profile, "time": datetime.fromisoformat(moment)}
+
+        assert written == document(**given)["head"]["data"]["at"]
 
 
 def test_event() -> None:
@@ -242,59 +228,42 @@ def test_scheme_must_be_a_plain_function() -> None:
     assert "signature" == refused.value.field
 
 
-@pytest.mark.parametrize(
-    ("facts", "field"),
-    [
-        *(({"data": data}, "data") for data in ([1], None, {"a": float("nan")}, {1: "a"})),
-        ({"kind": "payments"}, "kind"),
-        ({"time": datetime(2027, 1, 15)}, "time"),  # noqa: DTZ001 - the bad one
-        *(({"time": time}, "time") for time in ("2027-01-15T08:00:00Z", True, -1, float("nan"), 1_800_000_000_000)),
-        *(({"profile": PROFILE, "id": name}, "id") for name in ("a b", "", "a\r\nb")),
-        ({"data": {"amt": 4.5}}, "amt"),
-        ({"profile": evolve(BODY, notification=evolve(SHAPE, time="head.data.no.at"))}, "data"),
-    ],
-    ids=str,
-)
-def test_wrong_arguments(facts: Any, field: str) -> None:
-    """An argument that could never be sent is refused by name."""
-    with pytest.raises(InvalidArgumentError) as refused:
-        sign(**facts)
-
-    assert field == refused.value.field
+NO_TIMES: Final = ("2027-01-15T08:00:00Z", True, -1, float("nan"), 1_800_000_000_000, datetime(2027, 1, 15))  # noqa: DTZ001 - bad
+ED25519: Final = SortedPairs(algorithm="ed25519", encoding="hex")
 
 
-@pytest.mark.parametrize(
-    ("facts", "field"),
-    [
-        ({"profile": Profile()}, "notification.verification"),
-        ({"profile": evolve(BODY, notification=evolve(SHAPE, signature=""))}, "notification.signature"),
-        ({"profile": evolve(BODY, signature=None)}, "signature"),
-        ({"profile": evolve(BODY, signature=SortedPairs(encoding="hex"))}, "signature.algorithm"),
-        ({"profile": evolve(BODY, notification=evolve(SHAPE, kind="")), "event": "PAID"}, "notification.kind"),
-        ({"kind": "refund"}, "notification.kinds.refund"),
-    ],
-)
-def test_open_points(facts: Any, field: str) -> None:
-    """If the profile leaves a point open, the error names it."""
-    with pytest.raises(NotConfiguredError) as refused:
-        sign(**facts)
-
-    assert field == refused.value.field
+def shaped(**changes: Any) -> dict[str, Any]:
+    """Return a profile whose shape of notifications is changed."""
+    return {"profile": evolve(BODY, notification=evolve(SHAPE, **changes))}
 
 
-@pytest.mark.parametrize(
-    ("facts", "field"),
-    [
-        ({"credentials": Credentials("M1")}, "credentials.service_keys"),
-        ({"credentials": Credentials("M1"), "profile": PROFILE}, "credentials.notification_keys"),
-        ({"profile": evolve(BODY, signature=SortedPairs(algorithm="ed25519", encoding="hex"))}, "key"),
-        ({"key": Secret("canary!"), "profile": PROFILE}, "credentials.notification_keys"),
-    ],
-)
-def test_missing_keys(facts: Any, field: str) -> None:
-    """A missing or unsuitable key is refused by name, and not shown."""
-    with pytest.raises(ConfigurationError) as refused:
-        sign(**facts)
+REFUSED: Final[list[tuple[dict[str, Any], type[ConfigurationError | InvalidArgumentError], str]]] = [
+    *(({"data": data}, InvalidArgumentError, "data") for data in ([1], None, {"a": float("nan")}, {1: "a"})),
+    ({"kind": "payments"}, InvalidArgumentError, "kind"),
+    *(({"time": time}, InvalidArgumentError, "time") for time in NO_TIMES),
+    *(({"profile": PROFILE, "id": name}, InvalidArgumentError, "id") for name in ("a b", "", "a\r\nb")),
+    ({"data": {"amt": 4.5}}, InvalidArgumentError, "amt"),
+    (shaped(time="head.data.no.at"), InvalidArgumentError, "data"),
+    ({"profile": Profile()}, NotConfiguredError, "notification.verification"),
+    (shaped(signature=""), NotConfiguredError, "notification.signature"),
+    ({"profile": evolve(BODY, signature=None)}, NotConfiguredError, "signature"),
+    ({"profile": evolve(BODY, signature=SortedPairs(encoding="hex"))}, NotConfiguredError, "signature.algorithm"),
+    ({**shaped(kind=""), "event": "PAID"}, NotConfiguredError, "notification.kind"),
+    ({"kind": "refund"}, NotConfiguredError, "notification.kinds.refund"),
+    ({"credentials": Credentials("M1")}, ConfigurationError, "credentials.service_keys"),
+    ({"credentials": Credentials("M1"), "profile": PROFILE}, ConfigurationError, "credentials.notification_keys"),
+    ({"profile": evolve(BODY, signature=ED25519)}, ConfigurationError, "key"),
+    ({"key": Secret("canary!"), "profile": PROFILE}, ConfigurationError, "credentials.notification_keys"),
+]
 
-    assert field == refused.value.field
-    assert "canary" not in str(refused.value)
+
+def test_wrong_arguments() -> None:
+    """An argument that could never be sent, a point that the profile leaves open, and a bad key are refused by name."""
+    for facts, kind, field in REFUSED:
+        with pytest.raises(kind) as refused:
+            sign(**facts)
+
+        error: Any = refused.value
+
+        assert (kind, field) == (type(error), error.field)
+        assert "canary" not in str(error)

@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Generator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import aclosing, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ from attrs import asdict, evolve
 from click.testing import CliRunner
 from rich.console import Console
 
-from payasync import Credentials, InvalidArgumentError, InvalidSignatureError, NotificationShape, SignedHeader
+from payasync import Credentials, InvalidArgumentError, InvalidSignatureError, NotificationShape
 from payasync.cli.commands import payasync
 from payasync.cli.listen import NO_KIND, Inspection, ListenScreen, inspect
 from payasync.notifications import Added, Answer, SqliteInbox, parse
@@ -188,58 +188,33 @@ def test_held_notification(tmp_path: Path) -> None:
 PAID_EVENT: Final = {"type": "payment.paid", "data": PAID}
 
 
-@pytest.mark.parametrize(
-    ("raw", "why", "seen"),
-    [
-        *(
-            (raw, "raw must be a JSON object in UTF-8", ("payment", "", "", ""))
-            for raw in (
-                b"",
-                b"{",
-                b"[]",
-                b'{"a":1,"a":2}',
-                b'{"totalAmt":1e400}',
-                b"\xff",
-                b'{"a":' * 33 + b"1" + b"}" * 33,
-            )
-        ),
-        ({"data": PAID}, "kind: the notification lacks type, which tells its kind", ("", "", "T1", "450 CAD")),
-        (
-            {"type": "refund.failed", "data": REFUNDED},
-            "kind: the notification is about a refund, but arrived at the address for payments",
-            ("refund", "refund.failed", "R1", "100"),
-        ),
-        (
-            {**PAID_EVENT, "data": {**PAID, "merchantId": "M2"}},
-            "merchantId is 'M2', expected 'M1': it is another merchant's",
-            ("payment", "payment.paid", "T1", "450 CAD"),
-        ),
-        (
-            {**PAID_EVENT, "data": {**PAID, "outTradeNo": "T.1"}},
-            "out_trade_no must be a number that matches ",
-            ("payment", "payment.paid", "T.1", "450 CAD"),
-        ),
-        (
-            {**PAID_EVENT, "data": {**PAID, "outTradeNo": "T\x1b"}},
-            "out_trade_no must be a number that matches ",
-            ("payment", "", "", ""),
-        ),
-    ],
-)
-async def test_reason_of_a_held_notification(
-    raw: bytes | dict[str, Any], why: str, seen: tuple[str, ...], tmp_path: Path
-) -> None:
+async def test_reason_of_a_held_notification(tmp_path: Path) -> None:
     """Whatever is held on arrival, the reason is shown without its class, and what can be read of it."""
-    sent = sealed(raw if isinstance(raw, bytes) else json.dumps(raw).encode(), AT.timestamp())
-    inbox = SqliteInbox(tmp_path / "inbox.db")
-    verification = verification_of(PROFILE, CREDENTIALS)
-    ingest = Ingest(verification, inbox, clock=AT.timestamp, on_stored=lambda: None)
-    found = inspect(await ingest.ingest(sent.raw, sent.headers, "payment"), PROFILE, AT, "payment")
-    await inbox.aclose()
+    not_json, number = "raw must be a JSON object in UTF-8", "out_trade_no must be a number that matches "
+    other, odd, hidden = (
+        {**PAID_EVENT, "data": {**PAID, **changes}}
+        for changes in ({"merchantId": "M2"}, {"outTradeNo": "T.1"}, {"outTradeNo": "T\x1b"})
+    )
+    misrouted = {"type": "refund.failed", "data": REFUNDED}
+    arrived = "kind: the notification is about a refund, but arrived at the address for payments"
+    cases: list[tuple[bytes | dict[str, Any], str, tuple[str, ...]]] = [
+        *((raw, not_json, ("payment", "", "", "")) for raw in (b"", b"[]", b'{"a":1,"a":2}', b"\xff")),
+        ({"data": PAID}, "kind: the notification lacks type, which tells its kind", ("", "", "T1", "450 CAD")),
+        (misrouted, arrived, ("refund", "refund.failed", "R1", "100")),
+        (other, "merchantId is 'M2', expected 'M1': it is another", ("payment", "payment.paid", "T1", "450 CAD")),
+        (odd, number, ("payment", "payment.paid", "T.1", "450 CAD")),
+        (hidden, number, ("payment", "", "", "")),
+    ]
+    async with aclosing(SqliteInbox(tmp_path / "inbox.db")) as inbox:
+        verification = verification_of(PROFILE, CREDENTIALS)
+        ingest = Ingest(verification, inbox, clock=AT.timestamp, on_stored=lambda: None)
+        for raw, why, seen in cases:
+            sent = sealed(raw if isinstance(raw, bytes) else json.dumps(raw).encode(), AT.timestamp())
+            found = inspect(await ingest.ingest(sent.raw, sent.headers, "payment"), PROFILE, AT, "payment")
 
-    assert ("held", 200) == (found.verdict, found.status)
-    assert found.why.startswith(why)
-    assert seen == (found.kind, found.event, found.reference, found.amount)
+            assert ("held", 200) == (found.verdict, found.status)
+            assert found.why.startswith(why)
+            assert seen == (found.kind, found.event, found.reference, found.amount)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
@@ -272,35 +247,28 @@ def test_ends_while_a_client_is_connected(tmp_path: Path) -> None:
     assert Ended(0, "", "") == end
 
 
-@pytest.mark.parametrize(
-    ("arguments", "environ", "words"),
-    [
-        (("--host", "0.0.0.0"), KEYS, ["host", "0.0.0.0", "tunnel"]),  # noqa: S104 - it must be refused
-        ((), {"PAYASYNC_MERCHANT_ID": "M1"}, ["no profile is given, so nothing says how notifications are signed"]),
-        ((), {"PAYASYNC_PROFILE": "sandbox"}, ["PAYASYNC_MERCHANT_ID", "--webhook-url http://127.0.0.1:0/notify"]),
-        ((), {"PAYASYNC_PROFILE": "sandbox", "PAYASYNC_MERCHANT_ID": "M1"}, ["PAYASYNC_NOTIFICATION_KEYS"]),
-        (("--profile", "missing.toml"), KEYS, ["--profile: ", "missing.toml"]),
-        (("--inbox", "other.db"), KEYS, ["other.db"]),
-        (("--inbox", "nowhere/inbox.db"), KEYS, ["nowhere"]),
-    ],
-)
-def test_it_cannot_start(
-    arguments: tuple[str, ...],
-    environ: dict[str, str],
-    words: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_it_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If `listen` cannot start, it says why without a traceback, and the exit code is 2."""
     monkeypatch.chdir(tmp_path)
     with closing(sqlite3.connect("other.db")) as other:
         other.execute("CREATE TABLE mine (a)")
-    empty = dict.fromkeys(KEYS, None)
-    done = CliRunner().invoke(payasync, ["listen", "--port", "0", *arguments], env={**empty, **environ})
+    known = {"PAYASYNC_PROFILE": "sandbox", "PAYASYNC_MERCHANT_ID": "M1"}
+    cases: list[tuple[str, dict[str, str | None], list[str]]] = [
+        ("--host 0.0.0.0", {}, ["host", "0.0.0.0", "tunnel"]),  # noqa: S104 - it must be refused
+        ("", {"PAYASYNC_PROFILE": None}, ["no profile is given, so nothing says how notifications are signed"]),
+        ("", {"PAYASYNC_MERCHANT_ID": None}, ["PAYASYNC_MERCHANT_ID", "--webhook-url http://127.0.0.1:0/notify"]),
+        ("", {"PAYASYNC_NOTIFICATION_KEYS": None, **known}, ["PAYASYNC_NOTIFICATION_KEYS"]),
+        ("--profile missing.toml", {}, ["--profile: ", "missing.toml"]),
+        ("--inbox other.db", {}, ["other.db"]),
+        ("--inbox nowhere/inbox.db", {}, ["nowhere"]),
+    ]
+    for arguments, environ, words in cases:
+        command = ["listen", "--port", "0", *arguments.split()]
+        done = CliRunner().invoke(payasync, command, env={**KEYS, **environ})
 
-    assert (2, "") == (done.exit_code, done.stdout)
-    assert [] == [word for word in words if word not in done.stderr]
-    assert "Traceback" not in done.stderr
+        assert (2, "") == (done.exit_code, done.stdout)
+        assert [] == [word for word in (*words, "payasync listen: ") if word not in done.stderr]
+        assert "Traceback" not in done.stderr
 
 
 def test_with_a_sandbox_whose_lines_are_pasted(tmp_path: Path) -> None:
@@ -378,18 +346,19 @@ async def test_inbox_is_a_receivers(tmp_path: Path) -> None:
     assert ("pending", "payment", first.raw) == (event.state, event.kind, event.raw)
 
 
-@pytest.mark.parametrize("raw", [b"", b"x" * 2_000_000, b"\xff", b"GET nonsense"], ids=len)
-def test_invalid_bodies(raw: bytes, tmp_path: Path) -> None:
+def test_invalid_bodies(tmp_path: Path) -> None:
     """An invalid body is refused in one line, and the next notification is received."""
     first = signed()
     with listening(tmp_path) as listener:
-        status, refused = listener.notified(raw)
+        for raw in (b"", b"x" * 2_000_000, b"\xff", b"GET nonsense"):
+            status, refused = listener.notified(raw)
+
+            assert (413 if len(raw) > MAX_BYTES else 400) == status == refused["status"]
+            assert "refused" == refused["verdict"]
         _, heard = listener.notified(first.raw, first.headers)
         end = listener.end()
 
-    assert (413 if len(raw) > MAX_BYTES else 400) == status == refused["status"]
-    assert ("refused", "verified") == (refused["verdict"], heard["verdict"])
-    assert (0, "") == (end.code, end.err)
+    assert ("verified", 0, "") == (heard["verdict"], end.code, end.err)
 
 
 async def test_routed_where_the_payload_says_no_kind(tmp_path: Path) -> None:
@@ -404,28 +373,6 @@ async def test_routed_where_the_payload_says_no_kind(tmp_path: Path) -> None:
     assert ("payment", "T1") == (routed["kind"], routed["reference"])
     assert ("", "T2") == (unrouted["kind"], unrouted["reference"])
     assert "its kind is unknown" in unrouted["why"]
-
-
-def test_signed_in_a_header(tmp_path: Path) -> None:
-    """A signature in a header is verified. If a field of the payload tells the kind, one address is enough."""
-    shape = NotificationShape(
-        verification="header",
-        header=SignedHeader(signature="X-Signature"),
-        out_trade_no="no",
-        tells={"payment": "state"},
-        ack_status=200,
-    )
-    keys = Credentials("M1", service_keys="key of the service")
-    profile = evolve(PROFILE, notification=shape)
-    sent = signed({"no": "T1", "state": "PAID"}, profile=profile, credentials=keys, kind=None)
-    environ = {**following(shape, tmp_path), "PAYASYNC_SERVICE_KEYS": "key of the service"}
-    with listening(tmp_path, environ=environ) as listener:
-        _, genuine = listener.notified(sent.raw, sent.headers)
-        status, changed = listener.notified(sent.raw.replace(b"T1", b"T2"), sent.headers)
-
-    assert f"{listener.opening['url']}/notify" == listener.opening["webhook_url"]
-    assert ("verified", "payment", "T1") == (genuine["verdict"], genuine["kind"], genuine["reference"])
-    assert (400, "refused") == (status, changed["verdict"])
 
 
 YES: Final = Answer(200)
@@ -453,44 +400,37 @@ NOT_KEPT: Final = {"verdict": "not kept", "status": 503}
 MISSING: Final = InvalidSignatureError("it is not verified", field="webhook-id", reason="is missing")
 
 
-@pytest.mark.parametrize(
-    ("came", "expected"),
-    [
-        (arrival(PAID), asdict(HEARD)),
-        (arrival(REFUNDED, "refund.succeeded"), {"reference": "R1", "amount": "100"}),
-        (arrival(RENEWED, "subscription.renewed"), {"reference": "S1", "amount": "900"}),
-        (arrival(PAID, event_time=AT), {"event_time": AT}),
-        (arrival({"outTradeNo": "T1"}), {"reference": "T1", "amount": ""}),
-        (arrival({"outTradeNo": "T1", "amount": {"value": 1}}), {"reference": "T1", "amount": ""}),
-        (arrival({}), {"reference": "", "amount": ""}),
-        (arrival([]), {"reference": "", "amount": ""}),
-        (arrival(PAID, verified=False), {"verdict": "hint", "kind": "payment"}),
-        (arrival(PAID, added=Added.AGAIN), {"again": True, "why": ""}),
-        (arrival(PAID, added=Added.CONFLICT), {"verdict": "held", "again": False, "why": OTHER_BODY}),
-        (arrival(PAID, "something.else"), {"why": NO_KIND}),
-        (IngestResult(Answer(400), error=MISSING), {"verdict": "refused", "kind": "", "why": "webhook-id is missing"}),
-        (IngestResult(Answer(400), error=InvalidArgumentError("raw must be JSON")), {"why": "raw must be JSON"}),
-        (IngestResult(Answer(413)), {"verdict": "refused", "why": "it is too long"}),
-        (
-            evolve(arrival(PAID, added=None), answer=Answer(503)),
-            {**NOT_KEPT, "why": "too many arrive at the same time"},
-        ),
-        (evolve(arrival(PAID, added=None), answer=Answer(503), error=OSError("full")), {**NOT_KEPT, "why": "full"}),
-    ],
-)
-def test_what_is_shown_of_a_notification(came: IngestResult, expected: dict[str, Any]) -> None:
-    """The narrowest number and amount are shown. An unknown field stays empty."""
-    found = asdict(inspect(came, PROFILE, AT))
-
-    assert expected == {name: found[name] for name in expected}
+LATE: Final = evolve(arrival(PAID, added=None), answer=Answer(503))
+NOTHING: Final[tuple[Any, ...]] = ({}, [])
+SHOWN: Final[list[tuple[IngestResult, dict[str, Any]]]] = [
+    (arrival(PAID), asdict(HEARD)),
+    (arrival(REFUNDED, "refund.succeeded"), {"reference": "R1", "amount": "100"}),
+    (arrival(RENEWED, "subscription.renewed"), {"reference": "S1", "amount": "900"}),
+    (arrival(PAID, event_time=AT), {"event_time": AT}),
+    (arrival({"outTradeNo": "T1"}), {"reference": "T1", "amount": ""}),
+    (arrival({"outTradeNo": "T1", "amount": {"value": 1}}), {"reference": "T1", "amount": ""}),
+    *((arrival(data), {"reference": "", "amount": ""}) for data in NOTHING),
+    (arrival(PAID, verified=False), {"verdict": "hint", "kind": "payment"}),
+    (arrival(PAID, added=Added.AGAIN), {"again": True, "why": ""}),
+    (arrival(PAID, added=Added.CONFLICT), {"verdict": "held", "again": False, "why": OTHER_BODY}),
+    (arrival(PAID, "something.else"), {"why": NO_KIND}),
+    (IngestResult(Answer(400), error=MISSING), {"verdict": "refused", "kind": "", "why": "webhook-id is missing"}),
+    (IngestResult(Answer(400), error=InvalidArgumentError("raw must be JSON")), {"why": "raw must be JSON"}),
+    (IngestResult(Answer(413)), {"verdict": "refused", "why": "it is too long"}),
+    (LATE, {**NOT_KEPT, "why": "too many arrive at the same time"}),
+    (evolve(LATE, error=OSError("full")), {**NOT_KEPT, "why": "full"}),
+]
 
 
-def test_amount_of_the_profile() -> None:
-    """The profile may name the field of a subscription's amount."""
-    profile = evolve(PROFILE, fields={**PROFILE.fields, "subscription_amount": "price"})
+def test_what_is_shown_of_a_notification() -> None:
+    """The narrowest number and amount are shown. An unknown field stays empty. A profile may name an amount's field."""
+    for came, expected in SHOWN:
+        found = asdict(inspect(came, PROFILE, AT))
+
+        assert expected == {name: found[name] for name in expected}
+    priced = evolve(PROFILE, fields={**PROFILE.fields, "subscription_amount": "price"})
     came = arrival({"subscriptionId": "S1", "price": 900, "currency": "CAD"}, "subscription.renewed")
-
-    assert "900 CAD" == inspect(came, profile, AT).amount
+    assert "900 CAD" == inspect(came, priced, AT).amount
 
 
 def shown_lines(seen: Inspection, width: int | None) -> list[str]:
@@ -501,57 +441,48 @@ def shown_lines(seen: Inspection, width: int | None) -> list[str]:
     return [line.rstrip() for line in written.getvalue().splitlines()]
 
 
-@pytest.mark.parametrize("moment", [AT, None])
-def test_times_in_json(moment: datetime | None) -> None:
+def test_times_in_json() -> None:
     """`--json` has the times of the arrival and of the event in ISO 8601; `null` if the event has none."""
-    written = io.StringIO()
-    ListenScreen(json=True, console=Console(file=written, width=1000)).received(evolve(HEARD, event_time=moment))
-    told = json.loads(written.getvalue())
+    for moment in (AT, None):
+        written = io.StringIO()
+        ListenScreen(json=True, console=Console(file=written, width=1000)).received(evolve(HEARD, event_time=moment))
+        told = json.loads(written.getvalue())
 
-    assert AT == datetime.fromisoformat(told["at"])
-    assert moment == (told["event_time"] and datetime.fromisoformat(told["event_time"]))
+        assert AT == datetime.fromisoformat(told["at"])
+        assert moment == (told["event_time"] and datetime.fromisoformat(told["event_time"]))
 
 
-@pytest.mark.parametrize(("width", "there"), [(80, False), (119, False), (120, True), (None, True)])
-def test_key_where_there_is_room(width: int | None, there: bool) -> None:  # noqa: FBT001 - a case
+def test_key_where_there_is_room() -> None:
     """The key is shown only in a wide terminal and in a file."""
-    assert there is (HEARD.key in " ".join(shown_lines(HEARD, width)))
+    there = {80: False, 119: False, 120: True, None: True}
+
+    assert there == {width: HEARD.key in " ".join(shown_lines(HEARD, width)) for width in there}
 
 
-@pytest.mark.parametrize(
-    ("facts", "what"),
-    [
-        ({}, "payment.paid"),
-        ({"event": "ORDER_PAID"}, "payment ORDER_PAID"),
-        ({"event": ""}, "payment"),
-        ({"kind": "", "event": "something.else"}, "something.else"),
-        ({"kind": "", "event": ""}, "-"),
-    ],
-)
-def test_event_says_its_kind(facts: dict[str, Any], what: str) -> None:
-    """If an event's name does not begin with its kind, the kind is shown before it."""
-    (line,) = shown_lines(evolve(HEARD, **facts), None)
+def test_event_says_its_kind() -> None:
+    """If an event's name does not begin with its kind, the kind is shown before it. A control character becomes `?`."""
+    cases: dict[str, dict[str, Any]] = {
+        "payment.paid": {},
+        "payment ORDER_PAID": {"event": "ORDER_PAID"},
+        "payment": {"event": ""},
+        "something.else": {"kind": "", "event": "something.else"},
+        "-": {"kind": "", "event": ""},
+    }
+    for what, changes in cases.items():
+        (line,) = shown_lines(evolve(HEARD, **changes), None)
 
-    assert what == line[20:44].rstrip()
+        assert what == line[20:44].rstrip()
+    assert ["no ?[2J"] == [line[-7:] for line in shown_lines(evolve(HEARD, why="no \x1b[2J", key=""), None)]
 
 
-@pytest.mark.parametrize(
-    "facts",
-    [{"why": OTHER_BODY}, {"kind": "", "why": NO_KIND}, {"verdict": "refused", "key": "", "why": "x " * 60}],
-    ids=["another body", "no kind", "refused"],
-)
-def test_long_remark_is_wrapped(facts: dict[str, Any]) -> None:
+def test_long_remark_is_wrapped() -> None:
     """A long remark continues below the event, and words stay whole."""
-    shown = shown_lines(evolve(HEARD, **facts), 80)
+    refused = {"verdict": "refused", "key": "", "why": "x " * 60}
+    cases: tuple[dict[str, Any], ...] = ({"why": OTHER_BODY}, {"kind": "", "why": NO_KIND}, refused)
+    for changes in cases:
+        shown = shown_lines(evolve(HEARD, **changes), 80)
 
-    assert len(shown) > 1
-    assert all(len(line) <= 80 for line in shown)
-    assert all(line.startswith(" " * 20) for line in shown[1:])
-    assert [] == [word for word in facts["why"].split() if word not in " ".join(shown).split()]
-
-
-def test_control_characters_of_a_remark_are_replaced() -> None:
-    """Control characters in a remark are replaced, because it may quote the sender."""
-    (line,) = shown_lines(evolve(HEARD, verdict="refused", why="no \x1b[2J"), None)
-
-    assert "no ?[2J" in line
+        assert len(shown) > 1
+        assert all(len(line) <= 80 for line in shown)
+        assert all(line.startswith(" " * 20) for line in shown[1:])
+        assert [] == [word for word in changes["why"].split() if word not in " ".join(shown).split()]

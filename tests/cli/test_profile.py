@@ -42,19 +42,7 @@ def test_file_is_replaced_with_force(tmp_path: Path) -> None:
     assert 0o600 == stat.S_IMODE(file.stat().st_mode)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("old.toml",), "'old.toml' exists. Name another file, or replace it with --force"),
-        (("link.toml", "--force"), "'link.toml' is a symbolic link, and links are not followed"),
-        (("nowhere.toml",), "'nowhere.toml' is a symbolic link, and links are not followed"),
-        (("shared.toml", "--force"), "other users can write 'shared.toml'"),
-        (("none/my.toml", "--force"), "there is no folder 'none': create it first"),
-    ],
-)
-def test_file_that_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
-) -> None:
+def test_file_that_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`init` refuses a file that exists. Also with `--force` it refuses a link, a file of others, a missing folder."""
     monkeypatch.chdir(tmp_path)
     for name in ("old.toml", "shared.toml"):
@@ -62,39 +50,50 @@ def test_file_that_is_not_written(
     (tmp_path / "shared.toml").chmod(0o666)
     (tmp_path / "link.toml").symlink_to("old.toml")
     (tmp_path / "nowhere.toml").symlink_to("none.toml")
-    result = run("init", *arguments)
+    refused = {
+        "old.toml": "'old.toml' exists. Name another file, or replace it with --force",
+        "link.toml --force": "'link.toml' is a symbolic link, and links are not followed",
+        "nowhere.toml": "'nowhere.toml' is a symbolic link, and links are not followed",
+        "shared.toml --force": "other users can write 'shared.toml'",
+        "none/my.toml --force": "there is no folder 'none': create it first",
+    }
+    for arguments, words in refused.items():
+        result = run("init", *arguments.split())
 
-    assert (2, "") == (result.exit_code, result.stdout)
-    assert words in " ".join(result.stderr.split())
+        assert (2, "", True) == (result.exit_code, result.stdout, words in " ".join(result.stderr.split()))
     assert {""} == {(tmp_path / name).read_text() for name in ("old.toml", "shared.toml")}
     assert not (tmp_path / "none.toml").exists()
 
 
-@pytest.mark.parametrize(
-    ("toml", "code", "words"),
-    [
-        ("", 0, "Ready for nothing yet."),
-        ('name = "x"', 0, "Ready for nothing yet."),
-        ('notification = {verification = "standard-webhooks", ack_status = 200}', 0, "Ready: notifications"),
-        ('answer.order_status = "s"\nstates.refund.failed = ["F"]', 1, "Begun, and not ready: orders, refunds"),
-    ],
-)
-def test_check(tmp_path: Path, toml: str, code: int, words: str) -> None:
-    """`check` shows each group. The exit code is 1 if a group that the file begins to describe is not ready."""
-    file = tmp_path / "my.toml"
+def check(folder: Path, toml: str) -> Result:
+    """Run `check` on a file with this text."""
+    file = folder / "my.toml"
     file.write_text(toml)
-    result = run("check", file)
-    groups = [line.split()[1] for line in result.output.splitlines() if line.startswith(("ok ", "open "))]
+    return run("check", file)
 
-    assert (code, words) == (result.exit_code, words if words in result.output else result.output)
-    assert ["payments", "orders", "refunds", "subscriptions", "recovery", "notifications"] == groups
+
+def test_check(tmp_path: Path) -> None:
+    """`check` shows each group. The exit code is 1 if a group that the file begins to describe is not ready.
+
+    The word `sandbox` names the sandbox's own profile, as in `PAYASYNC_PROFILE`.
+    """
+    webhooks = 'notification = {verification = "standard-webhooks", ack_status = 200}'
+    begun = 'answer.order_status = "s"\nstates.refund.failed = ["F"]'
+    cases = {"": (0, "Ready for nothing yet."), 'name = "x"': (0, "Ready for nothing yet.")}
+    cases |= {webhooks: (0, "Ready: notifications"), begun: (1, "Begun, and not ready: orders, refunds")}
+    for toml, (code, words) in cases.items():
+        result = check(tmp_path, toml)
+        groups = [line.split()[1] for line in result.output.splitlines() if line.startswith(("ok ", "open "))]
+
+        assert (code, True) == (result.exit_code, words in result.output), result.output
+        assert ["payments", "orders", "refunds", "subscriptions", "recovery", "notifications"] == groups
+    result = run("check", "sandbox")
+    assert (0, 6) == (result.exit_code, result.output.count(" ready\n"))
 
 
 def facts(tmp_path: Path, toml: str) -> dict[str, str]:
     """Return what `check` says of each kind of notification and of the two times."""
-    file = tmp_path / "my.toml"
-    file.write_text(toml)
-    _, _, shown = run("check", file).output.partition("\nNotifications\n")
+    _, _, shown = check(tmp_path, toml).output.partition("\nNotifications\n")
     lines, _, _ = shown.partition("\n\n")
     pairs = (line.split(maxsplit=1) for line in lines.splitlines())
     return {name: words for name, words in pairs}  # noqa: C416 - mypy knows no length of these lists
@@ -123,61 +122,60 @@ BY_PATHS: Final = BY_PATH.replace("merchantId", "data.merchantId or merchantId")
 BY_ID: Final = BY_PATH.replace("merchantId", "data.id")
 
 
-@pytest.mark.parametrize(
-    ("toml", "payment", "subscription"),
-    [
-        (RSA + IN_HEADER + NUMBERS, f"{BY_PATH} {ASKED}", f"{BY_PATH} {PARKED}"),
-        (RSA + IN_HEADER, f"{BY_PATH} {PARKED}", f"{BY_PATH} {PARKED}"),
-        (
-            RSA + IN_HEADER + NUMBERS + 'endpoints."orders.query".number = "service"',
-            f"{BY_PATH} {PARKED}",
-            f"{BY_PATH} {PARKED}",
-        ),
-        (
-            RSA + IN_HEADER + NUMBERS + 'notification.merchant_id = ""',
-            f"{BY_NOTHING} {ASKED}",
-            f"{BY_NOTHING} {PARKED}",
-        ),
-        (
-            RSA.replace("}", ', exclude = ["sign", "merchantId"]}') + IN_BODY + NUMBERS,
-            f"{BY_NOTHING} {ASKED}",
-            f"{BY_NOTHING} {PARKED}",
-        ),
-        (RSA + IN_BODY + NUMBERS, f"{BY_PATH} {ASKED}", f"{BY_PATH} {PARKED}"),
-        (
-            RSA + IN_HEADER + 'notification.header.text = "{merchant_id}{body}"',
-            *2 * (f"{BOUND} its number, which is in the signed text",),
-        ),
-        (RSA.replace("}", ', service_key = "merchant"}') + IN_HEADER, BY_GIVEN_KEY, BY_GIVEN_KEY),
-        (RSA.replace("rsa", "hmac") + IN_BODY, BY_KEY, BY_KEY),
-        (WEBHOOKS, BY_KEY, BY_KEY),
-        (RSA + WEBHOOKS, BY_KEY, BY_KEY),
-        (GIVEN + WEBHOOKS, f"{BY_GIVEN_PATH} {PARKED}", f"{BY_GIVEN_PATH} {PARKED}"),
-        (RSA + IN_HEADER + NUMBERS + IN_DATA, f"{BY_PATHS} {ASKED}", f"{BY_PATHS} {PARKED}"),
-        (RSA + IN_HEADER + NUMBERS + IN_DATA + AT_ID, f"{BY_ID} {ASKED}", f"{BY_ID} {PARKED}"),
-        (UNSIGNED + NUMBERS, f"{OF_ALL} {ASKED}", f"{OF_ALL} {PARKED}"),
-    ],
-)
-def test_check_says_what_binds_a_notification(tmp_path: Path, toml: str, payment: str, subscription: str) -> None:
-    """`check` says for each kind what binds it to this merchant, or else whether a query decides or it is parked."""
-    found = facts(tmp_path, toml)
-
-    assert (payment, subscription) == (found["payment"], found["subscription"])
-    assert ["payment", "refund", "subscription", "time", "event_time"] == list(found)
+ASSUMED: Final = RSA + IN_HEADER
+SERVICE_NUMBER: Final = 'endpoints."orders.query".number = "service"'
+EXCLUDED: Final = RSA.replace("}", ', exclude = ["sign", "merchantId"]}')
+NUMBERED: Final = f"{BOUND} its number, which is in the signed text"
+ALIKE: Final = {
+    ASSUMED: f"{BY_PATH} {PARKED}",
+    ASSUMED + NUMBERS + SERVICE_NUMBER: f"{BY_PATH} {PARKED}",
+    ASSUMED + 'notification.header.text = "{merchant_id}{body}"': NUMBERED,
+    RSA.replace("}", ', service_key = "merchant"}') + IN_HEADER: BY_GIVEN_KEY,
+    RSA.replace("rsa", "hmac") + IN_BODY: BY_KEY,
+    WEBHOOKS: BY_KEY,
+    RSA + WEBHOOKS: BY_KEY,
+    GIVEN + WEBHOOKS: f"{BY_GIVEN_PATH} {PARKED}",
+}
+"""By a profile, what `check` says of a payment and of a subscription."""
+QUERIED: Final = {
+    ASSUMED + NUMBERS: BY_PATH,
+    ASSUMED + NUMBERS + 'notification.merchant_id = ""': BY_NOTHING,
+    EXCLUDED + IN_BODY + NUMBERS: BY_NOTHING,
+    RSA + IN_BODY + NUMBERS: BY_PATH,
+    ASSUMED + NUMBERS + IN_DATA: BY_PATHS,
+    ASSUMED + NUMBERS + IN_DATA + AT_ID: BY_ID,
+    UNSIGNED + NUMBERS: OF_ALL,
+}
+"""The same, if a query confirms a payment but no subscription."""
 
 
-@pytest.mark.parametrize("data", ["data", "body.data"])
-def test_check_lists_paths_that_begin_in_the_payload_twice(data: str, tmp_path: Path) -> None:
+def test_check_says_what_binds_a_notification(tmp_path: Path) -> None:
+    """`check` says for each kind what binds it to this merchant, or else whether a query decides or it is parked.
+
+    As long as nobody knows how notifications are signed, it says nothing of it.
+    """
+    expected = {toml: (words, words) for toml, words in ALIKE.items()}
+    expected |= {toml: (f"{words} {ASKED}", f"{words} {PARKED}") for toml, words in QUERIED.items()}
+    for toml, words in expected.items():
+        found = facts(tmp_path, toml)
+
+        assert words == (found["payment"], found["subscription"]), toml
+        assert ["payment", "refund", "subscription", "time", "event_time"] == list(found)
+    assert [{}] * 3 == [facts(tmp_path, toml) for toml in ("", IN_HEADER, 'notification.data = "data"')]
+
+
+def test_check_lists_paths_that_begin_in_the_payload_twice(tmp_path: Path) -> None:
     """A path in the payload that begins with the payload's own place would most often lead nowhere."""
     keys = ("merchant_id", "out_trade_no", "id.payment", "tells.refund", 'must."{}.live"')
-    paths = [f"{data}.{name}" for name in ("no", "order", "id", "refundStatus", "live")]
-    values = [f'"{paths[0]}"', f'"{paths[1]}"', f'["{paths[2]}", "type"]', f'"{paths[3]}"', "true"]
-    given = "".join(f"notification.{key.format(data)} = {value}\n" for key, value in zip(keys, values, strict=True))
-    found = facts(tmp_path, f'{WEBHOOKS}notification.data = "{data}"\nnotification.time = "{data}.at"\n{given}')
+    for data in ("data", "body.data"):
+        paths = [f"{data}.{name}" for name in ("no", "order", "id", "refundStatus", "live")]
+        values = [f'"{paths[0]}"', f'"{paths[1]}"', f'["{paths[2]}", "type"]', f'"{paths[3]}"', "true"]
+        given = "".join(f"notification.{key.format(data)} = {value}\n" for key, value in zip(keys, values, strict=True))
+        found = facts(tmp_path, f'{WEBHOOKS}notification.data = "{data}"\nnotification.time = "{data}.at"\n{given}')
 
-    assert sorted(paths) == sorted(name for name in found if name.startswith(data))
-    for path in paths:
-        assert f"means {data}.{path}. If there is no such value, leave out {data} and its dot" == found[path]
+        assert sorted(paths) == sorted(name for name in found if name.startswith(data))
+        for path in paths:
+            assert f"means {data}.{path}. If there is no such value, leave out {data} and its dot" == found[path]
 
 
 TELLING: Final = 'notification.tells.refund = "refundStatus"\n'
@@ -185,82 +183,53 @@ OF_EVENT: Final = "the event's own time, which is shown and never judged"
 RULE: Final = "the time of the delivery, new in each, and at most 300 seconds off"
 
 
-@pytest.mark.parametrize(
-    ("toml", "time", "event_time"),
-    [
-        (RSA + IN_HEADER + 'notification.time = "paidAt"\n', f"paidAt is {RULE}", "not given"),
-        (RSA + IN_HEADER, f"not judged. notification.time is for {RULE}", "not given"),
-        (WEBHOOKS + 'notification.event_time = "paidAt"\n', f"webhook-timestamp is {RULE}", "paidAt"),
-        (UNSIGNED + 'notification.time = "paidAt"\n', f"not judged. notification.time is for {RULE}", "not given"),
-    ],
-)
-def test_check_says_what_each_time_is(tmp_path: Path, toml: str, time: str, event_time: str) -> None:
+def test_check_says_what_each_time_is(tmp_path: Path) -> None:
     """`check` says which time is judged, and names the event's own; it lists only kinds that the profile has."""
-    found = facts(tmp_path, toml + TELLING)
+    paid_at, not_judged = 'notification.time = "paidAt"\n', f"not judged. notification.time is for {RULE}"
+    cases = {
+        ASSUMED + paid_at: (f"paidAt is {RULE}", "not given"),
+        ASSUMED: (not_judged, "not given"),
+        UNSIGNED + paid_at: (not_judged, "not given"),
+        WEBHOOKS + 'notification.event_time = "paidAt"\n': (f"webhook-timestamp is {RULE}", "paidAt"),
+    }
+    for toml, (time, event_time) in cases.items():
+        expected = {"time": time, "event_time": f"{event_time}: {OF_EVENT}"}
+        found = facts(tmp_path, toml + TELLING)
 
-    assert {"refund", "time", "event_time"} == found.keys()
-    assert time == found["time"]
-    assert f"{event_time}: {OF_EVENT}" == found["event_time"]
-
-
-@pytest.mark.parametrize("toml", ["", IN_HEADER, 'notification.data = "data"'])
-def test_check_says_nothing_of_what_is_open(tmp_path: Path, toml: str) -> None:
-    """As long as nobody knows how notifications are signed, `check` does not say what binds them."""
-    assert {} == facts(tmp_path, toml)
+        assert (expected, {"refund", "time", "event_time"}) == ({name: found[name] for name in expected}, {*found})
 
 
 def test_check_names_what_the_sandbox_needs(tmp_path: Path) -> None:
     """If the sandbox could not play the service, `check` says in one line what it needs. The exit code stays."""
-    file = tmp_path / "my.toml"
-    file.write_text(
+    toml = (
         'signed = []\nbearer = []\nmerchant = []\n[answer]\ncode = "c"\nok = ["0"]\n'
         '[codes]\nduplicate = ["1"]\nabsent = ["2"]\n[http]\nnot_executed = []\n[sandbox.codes]\ninvalid = "3"\n'
     )
-    shown = " ".join(run("check", file).output.split())
+    shown = " ".join(check(tmp_path, toml).output.split())
 
     keys = "sandbox.codes.wrong_state, sandbox.codes.already_paid, sandbox.codes.refund_mismatch"
     assert f"Optional: the sandbox needs {keys}, because it sends refusals inside HTTP 200" in shown
-    file.write_text("")
-    assert "Optional: the sandbox" not in run("check", file).output
+    assert "Optional: the sandbox" not in check(tmp_path, "").output
 
 
-@pytest.mark.parametrize(
-    ("toml", "words"),
-    [
-        ("signatur = 1", "my.toml, line 1: signatur is unknown: did you mean signature?"),
-        ('\n[answer]\ncode = "code"', "my.toml, line 2: answer.ok must list the codes that mean success"),
-        ("name = x", "my.toml, line 1: not TOML"),
-        (
-            '[answer]\nsignature = "data.sign"\norder_status = "state"\n[signature]\nalgorithm = "hmac-sha256"',
-            "my.toml, line 3: answer.order_status is 'state', which the signature at 'data.sign' does not cover",
-        ),
-        (None, "my.toml"),
-    ],
-    ids=["unknown", "contradiction", "no TOML", "not covered", "no file"],
-)
-def test_check_of_an_invalid_file(tmp_path: Path, toml: str | None, words: str) -> None:
-    """If a file is invalid, one line names the key, the line of the file and the rule, and the exit code is 2."""
-    file = tmp_path / "my.toml"
-    if toml is not None:
-        file.write_text(toml)
-    result = run("check", file)
+def test_check_of_an_invalid_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a file is invalid, one line names the key, the line of the file and the rule, and the exit code is 2.
 
-    assert (2, "", 1) == (result.exit_code, result.stdout, len(result.stderr.splitlines()))
-    assert words in result.stderr
-
-
-def test_check_of_the_profile_of_the_sandbox() -> None:
-    """The word `sandbox` names the sandbox's own profile, as in `PAYASYNC_PROFILE`; it is ready for all groups."""
-    result = run("check", "sandbox")
-
-    assert (0, 6) == (result.exit_code, result.output.count(" ready\n"))
-
-
-def test_check_of_a_file_that_is_called_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path such as `./sandbox` is a file, and not the word for the sandbox's own profile."""
+    A path such as `./sandbox` is a file, and not the word for the sandbox's own profile.
+    """
     monkeypatch.chdir(tmp_path)
-    Path("sandbox").write_text("signatur = 1")
-    result = run("check", "./sandbox")
+    signed = '[answer]\nsignature = "data.sign"\norder_status = "state"\n[signature]\nalgorithm = "hmac-sha256"'
+    cases = {
+        "signatur = 1": "sandbox, line 1: signatur is unknown: did you mean signature?",
+        '\n[answer]\ncode = "code"': "sandbox, line 2: answer.ok must list the codes that mean success",
+        "name = x": "sandbox, line 1: not TOML",
+        signed: "line 3: answer.order_status is 'state', which the signature at 'data.sign' does not cover",
+    }
+    missing = run("check", "./sandbox")
+    for toml, words in cases.items():
+        Path("sandbox").write_text(toml)
+        result = run("check", "./sandbox")
 
-    assert 2 == result.exit_code
-    assert "sandbox, line 1: signatur is unknown" in result.stderr
+        assert (2, "", 1) == (result.exit_code, result.stdout, len(result.stderr.splitlines()))
+        assert words in result.stderr
+    assert (2, 1, True) == (missing.exit_code, missing.stderr.count("\n"), "sandbox" in missing.stderr)

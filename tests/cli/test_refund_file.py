@@ -7,6 +7,7 @@ import resource
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import closing, contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,47 +83,41 @@ def test_row_is_a_refund() -> None:
     assert evolve(REFUND, out_refund_no="R2") == other.request
 
 
-@pytest.mark.parametrize(
-    ("header", "words"),
-    [
-        ("", "'out_trade_no', 'out_refund_no', 'total_amt', 'refund_amt' are missing"),
-        ("out_trade_no,out_refund_no,total_amt", "'refund_amt' is missing"),
-        (f"{HEADER},currency", "'currency' is unknown"),
-        (f"{HEADER},refund_amt", "'refund_amt' is duplicate"),
-        (HEADER.replace(",", ";"), "with commas between them"),
-        (HEADER.replace("refund_amt", " refund_amt"), "' refund_amt' is unknown"),
-    ],
-)
-def test_other_columns_are_refused(header: str, words: str) -> None:
-    """An unknown, missing or duplicate column is refused."""
-    with pytest.raises(InvalidArgumentError, match=r"^line 1: the columns must be ") as caught:
-        read_rows(header, lambda _: None)
+def test_other_columns_are_refused() -> None:
+    """An unknown, missing or duplicate column is refused, and so is a file that is not CSV, with the line."""
+    wrong = {
+        "": "'out_trade_no', 'out_refund_no', 'total_amt', 'refund_amt' are missing",
+        "out_trade_no,out_refund_no,total_amt": "'refund_amt' is missing",
+        f"{HEADER},currency": "'currency' is unknown",
+        f"{HEADER},refund_amt": "'refund_amt' is duplicate",
+        HEADER.replace(",", ";"): "with commas between them",
+        HEADER.replace("refund_amt", " refund_amt"): "' refund_amt' is unknown",
+    }
+    for header, words in wrong.items():
+        with pytest.raises(InvalidArgumentError, match=r"^line 1: the columns must be ") as caught:
+            read_rows(header, lambda _: None)
 
-    assert words in str(caught.value)
-
-
-@pytest.mark.parametrize("amount", ["4.5", "4,5", "-1", "+1", " 1", "1e3", "1_000", "٤", "0", "", "1" * 17])
-def test_amount_is_digits(amount: str) -> None:
-    """An amount that is not plain digits, such as a spreadsheet writes, is refused."""
-    ((line, words),) = wrong(f'T1,R1,450,"{amount}"')
-
-    assert 2 == line
-    assert words.startswith("refund_amt must be an int from 1 to ")
-    assert amount[:10] in words
+        assert words in str(caught.value)
+    with pytest.raises(InvalidArgumentError, match="line 3: not CSV"):
+        rows("T1,R1,450,1", 'T1,"R2"x,450,1')
 
 
-def test_amount_is_at_most_the_total() -> None:
-    """A row whose refund is above its order's total is refused with both amounts."""
+def test_amount_is_digits() -> None:
+    """An amount that is not plain digits, such as a spreadsheet writes, or that is above its order's, is refused."""
+    for amount in ("4.5", "4,5", "-1", "+1", " 1", "1e3", "1_000", "٤", "0", "", "1" * 17):
+        ((line, words),) = wrong(f'T1,R1,450,"{amount}"')
+
+        assert (2, True) == (line, words.startswith("refund_amt must be an int from 1 to "))
+        assert amount[:10] in words
     ((line, words),) = wrong("T1,R1,450,450", "T1,R2,450,451")
-
     assert 3 == line
     assert words.startswith("refund_amt must be at most total_amt, which is 450, not 451: ")
 
 
-@pytest.mark.parametrize("line", ["T1,R1,450", "T1,R1,450,200,", "T1"])
-def test_cells_are_as_many_as_columns(line: str) -> None:
+def test_cells_are_as_many_as_columns() -> None:
     """A row with too few or too many cells is refused."""
-    assert [(2, f"the row has {line.count(',') + 1} cells, but there are 4 columns")] == wrong(line)
+    for line, count in (("T1,R1,450", 3), ("T1,R1,450,200,", 5), ("T1", 1)):
+        assert [(2, f"the row has {count} cells, but there are 4 columns")] == wrong(line)
 
 
 def test_all_rows_of_one_number_are_bad() -> None:
@@ -135,24 +130,18 @@ def test_all_rows_of_one_number_are_bad() -> None:
 
 
 def test_line_is_where_a_row_begins() -> None:
-    """A row's line number counts empty lines and cells of several lines, as an editor does."""
-    found = rows("", 'T1,R1,450,1,"cold\nand late"', "", "T1,R2,450,x,", header=f"{HEADER},refund_desc")
+    """A row's line number counts empty lines and cells of several lines, as an editor does.
+
+    Unicode separators other than line ends do not end a row.
+    """
+    header = f"{HEADER},refund_desc"
+    found = rows("", 'T1,R1,450,1,"cold\nand late"', "", "T1,R2,450,x,", header=header)
 
     assert [(3, ""), (6, "x")] == [(row.line, "x" if row.wrong else "") for row in found]
+    for letter in ("\u2028", "\u0085", "\x0b"):
+        (row,) = rows(f"T1,R1,450,1,cold{letter}late", header=header)
 
-
-@pytest.mark.parametrize("letter", ["\u2028", "\u0085", "\x0b"])
-def test_only_line_ends_end_a_row(letter: str) -> None:
-    """Unicode separators other than line ends do not end a row."""
-    (row,) = rows(f"T1,R1,450,1,cold{letter}late", header=f"{HEADER},refund_desc")
-
-    assert ("", f"cold{letter}late") == (row.wrong, row.cells["refund_desc"])
-
-
-def test_broken_quotes_are_refused_with_their_line() -> None:
-    """A file that is not CSV is refused as a whole, with the line."""
-    with pytest.raises(InvalidArgumentError, match="line 3: not CSV"):
-        rows("T1,R1,450,1", 'T1,"R2"x,450,1')
+        assert ("", f"cold{letter}late") == (row.wrong, row.cells["refund_desc"])
 
 
 def test_what_the_service_does_not_take_is_bad() -> None:
@@ -237,24 +226,20 @@ def full() -> Generator[None]:
 
 
 def test_import_goes_on_where_it_cannot_be_written(path: Path) -> None:
-    """If the result file cannot be written at the end, the reason is recorded, and nothing is raised."""
+    """If the result file cannot be written at the end, the reason is recorded, and nothing is raised.
+
+    Without a path, no file is made.
+    """
     with full(), pytest.raises(ConfigurationError, match="File too large"):
         ResultFile(path)
-    with closing(ResultFile(path)) as result:
+    with closing(ResultFile(path)) as result, closing(ResultFile(None)) as unwritten:
         path.mkdir()
         result.finish([row_result()])
+        unwritten.add(row_result())
+        unwritten.finish([row_result()])
 
     assert "Is a directory" == result.failed
     assert {path, beside(path)} == set(path.parent.iterdir())
-
-
-def test_without_a_path_nothing_is_written(tmp_path: Path) -> None:
-    """Without a path, no file is made."""
-    with closing(ResultFile(None)) as result:
-        result.add(row_result())
-        result.finish([row_result()])
-
-    assert [] == list(tmp_path.iterdir())
 
 
 def test_rows_that_ended_are_of_this_run_and_private(path: Path) -> None:
@@ -355,28 +340,22 @@ def test_file_of_another_run_is_refused(path: Path) -> None:
     assert ["hard", "out.csv", "symlink"] == files
 
 
-@pytest.mark.parametrize("state", ["sending", "unknown", "manual", "accepted", "succeeded"])
-def test_row_that_another_run_has_sent_since(state: State) -> None:
-    """A row that was not done is looked up again: if another run has sent the same refund since, that counts."""
-    word = {"sending": "unknown"}.get(state, state)
-    for known in (RowResult(row=ROW, state="refused", message="no"), RowResult(row=ROW, state="unsent", message="no")):
-        now = row_result_now(known, same(state), PROFILE, "M1")
-        others = [
-            row_result_now(known, intent, PROFILE, "M1")
-            for intent in (None, same("new"), same("rejected"), evolve(same(state), hash="of another amount"))
-        ]
+def test_row_that_another_run_has_sent_since() -> None:
+    """A row that was not done is looked up again: if another run has sent the same refund since, that counts.
 
-        assert word == now.state
-        assert [known] * 4 == others
+    If the same refund is queued since, it is in doubt.
+    """
+    states: dict[State, Word] = {"sending": "unknown", "unknown": "unknown", "manual": "manual"}
+    states |= {"accepted": "accepted", "succeeded": "succeeded"}
+    queued = RowResult(row=ROW, state="unknown", message="it is queued, and a worker may still send it")
+    words: tuple[Word, ...] = ("refused", "unsent")
+    for known in (RowResult(row=ROW, state=word, message="no") for word in words):
+        for state, word in states.items():
+            others = None, same("new"), same("rejected"), evolve(same(state), hash="of another amount")
 
-
-def test_row_that_is_queued_since() -> None:
-    """A row that was not done is looked up again: if the same refund is queued since, it is in doubt."""
-    expected = RowResult(row=ROW, state="unknown", message="it is queued, and a worker may still send it")
-    for known in (RowResult(row=ROW, state="refused", message="no"), RowResult(row=ROW, state="unsent", message="no")):
-        now = row_result_now(known, evolve(same("new"), queued=True), PROFILE, "M1")
-
-        assert expected == now
+            assert word == row_result_now(known, same(state), PROFILE, "M1").state
+            assert [known] * 4 == [row_result_now(known, intent, PROFILE, "M1") for intent in others]
+        assert queued == row_result_now(known, evolve(same("new"), queued=True), PROFILE, "M1")
 
 
 def same(state: State) -> Intent:
@@ -384,18 +363,14 @@ def same(state: State) -> Intent:
     return evolve(kept(state=state), hash=digest("refunds.create", "M1", asdict(REFUND)))
 
 
-@pytest.mark.parametrize("name", ["out.csv", "out.csv.partial"])
-def test_file_that_others_can_write_is_no_result(path: Path, name: str) -> None:
-    """A file that others can write is refused, because they could write false results into it."""
-    path.with_name(name).write_text(f"{RESULT_HEADER}\n")
-    path.with_name(name).chmod(0o664)
-
-    with pytest.raises(ConfigurationError, match=f"Run: chmod 600 {path.with_name(name)}"):
-        ResultFile(path)
-
-
-def test_result_in_a_folder_that_others_can_write(path: Path) -> None:
-    """A result is not put into a folder that others can write, because they could put false results in its place."""
+def test_file_that_others_can_write_is_no_result(path: Path) -> None:
+    """A file or folder that others can write is refused, because they could write false results into it."""
+    for file in (path, beside(path)):
+        file.write_text(f"{RESULT_HEADER}\n")
+        file.chmod(0o664)
+        with pytest.raises(ConfigurationError, match=f"Run: chmod 600 {file}"):
+            ResultFile(path)
+        file.unlink()
     path.parent.chmod(0o757)
     with pytest.raises(ConfigurationError, match=f"Run: chmod o-w {path.parent}"):
         ResultFile(path)
@@ -403,42 +378,35 @@ def test_result_in_a_folder_that_others_can_write(path: Path) -> None:
     assert [] == list(path.parent.iterdir())
 
 
-def test_numbers_are_found_again(path: Path) -> None:
-    """A number that begins with a hyphen is written unchanged, unless a spreadsheet would compute it."""
+WRITTEN: Final = {
+    **{
+        each: f"'{each}" for each in ("=cmd|' /C calc'!A0", "=A1", "+A1", "@A1", "-A1", "\uff1dA1", "+1+1", "-2+3", "-")
+    },
+    "@SUM(A1)": "'@SUM(A1)",
+    "\t=A1": "'=A1",
+    "\r+A1": "'+A1",
+    "\x1b@A1": "?@A1",
+    "-32000": "-32000",
+    "a=A1": "a=A1",
+    "a\nb\x1b[31m": "a b?[31m",
+    'a,"b"': '"a,""b"""',
+}
+"""By a message, how the file has it."""
+
+
+def test_words_of_others_are_harmless(path: Path) -> None:
+    """A message is written so that a spreadsheet computes nothing from it, and on one line.
+
+    A number that begins with a hyphen is written unchanged, unless a spreadsheet would compute it.
+    """
+    with closing(ResultFile(path)) as result:
+        result.finish([row_result(message=message) for message in WRITTEN])
+    lines = path.read_text().split("\n")
     with closing(ResultFile(path)) as result:
         result.finish([row_result(number=number) for number in ("-R1", "-A1+1", "=A1")])
 
+    assert [RESULT_HEADER, *(f"2,T1,R1,200,succeeded,,{written}" for written in WRITTEN.values()), ""] == lines
     assert ["-R1", "'-A1+1", "'=A1"] == [line.split(",")[2] for line in path.read_text().splitlines()[1:]]
-
-
-@pytest.mark.parametrize(
-    ("message", "written"),
-    [
-        ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
-        ("=A1", "'=A1"),
-        ("+A1", "'+A1"),
-        ("@A1", "'@A1"),
-        ("-A1", "'-A1"),
-        ("\t=A1", "'=A1"),
-        ("\r+A1", "'+A1"),
-        ("\x1b@A1", "?@A1"),
-        ("\uff1dA1", "'\uff1dA1"),
-        ("+1+1", "'+1+1"),
-        ("@SUM(A1)", "'@SUM(A1)"),
-        ("-2+3", "'-2+3"),
-        ("-32000", "-32000"),
-        ("-", "'-"),
-        ("a=A1", "a=A1"),
-        ("a\nb\x1b[31m", "a b?[31m"),
-        ('a,"b"', '"a,""b"""'),
-    ],
-)
-def test_words_of_others_are_harmless(path: Path, message: str, written: str) -> None:
-    """A message is written so that a spreadsheet computes nothing from it, and on one line."""
-    with closing(ResultFile(path)) as result:
-        result.finish([row_result(message=message)])
-
-    assert [RESULT_HEADER, f"2,T1,R1,200,succeeded,,{written}", ""] == path.read_text().split("\n")
 
 
 ROW: Final = Row(line=2, cells={"out_refund_no": "R1"}, request=REFUND)
@@ -463,53 +431,46 @@ DOUBTFUL: Final[CallResult[RefundResponse]] = Unknown(
 )
 
 
-@pytest.mark.parametrize(
-    ("result", "intent", "expected"),
-    [
-        (done(), kept(state="accepted"), ("accepted", "SBX_OK", "done")),
-        (done(), kept(state="succeeded"), ("succeeded", "SBX_OK", "done")),
-        (
-            done(body=DECLINED.body),
-            kept(state="rejected", outcome=DECLINED, reason=FAILED),
-            ("refused", "", FAILED),
-        ),
-        (done(body=DECLINED.body), None, ("refused", "", FAILED)),
-        (not_made(ServiceError("400", code=7, message="none")), kept(state="rejected"), ("refused", "7", "none")),
-        (not_made(ServiceError("HTTP 400, refused")), kept(state="rejected"), ("refused", "", "HTTP 400, refused")),
-        (not_made(ServiceError("HTTP 400")), kept(state="manual"), ("manual", "", "HTTP 400")),
-        (not_made(NotSentError("no connection")), kept(state="rejected"), ("unsent", "", "no connection")),
-        (USED, None, ("unknown", "E9", "used before")),
-        (USED, kept(state="unknown", reason="HTTP 409"), ("unknown", "E9", "used before")),
-        (USED, kept(state="manual", reason="refundAmt is 1"), ("manual", "E9", "used before")),
-        (USED, kept(state="accepted"), ("accepted", "", "")),
-        (DOUBTFUL, None, ("unknown", "", "another process sends it")),
-        (DOUBTFUL, kept(state="sending"), ("unknown", "", "another process sends it")),
-        (DOUBTFUL, kept(state="unknown", reason="no response"), ("unknown", "", "no response")),
-        (DOUBTFUL, kept(state="manual", reason="asked 8 times"), ("manual", "", "asked 8 times")),
-        (
-            DOUBTFUL,
-            kept(state="succeeded", outcome=Outcome(status=200, body=BODY, recovered=True)),
-            ("succeeded", "SBX_OK", "done"),
-        ),
-    ],
-)
-def test_result_of_a_row(
-    result: CallResult[RefundResponse], intent: Intent | None, expected: tuple[Word, str, str]
-) -> None:
-    """The journal decides the state; code and message come from the service. A row in doubt is never "refused"."""
-    found = row_result_of_call(ROW, result, intent, PROFILE)
-
-    assert expected == (found.state, found.code, found.message)
+ENDED: Final = Outcome(status=200, body=BODY, recovered=True)
+OF_ROW: Final[list[tuple[CallResult[RefundResponse], Intent | None, tuple[Word, str, str]]]] = [
+    (done(), kept(state="accepted"), ("accepted", "SBX_OK", "done")),
+    (done(), kept(state="succeeded"), ("succeeded", "SBX_OK", "done")),
+    (done(body=DECLINED.body), kept(state="rejected", outcome=DECLINED, reason=FAILED), ("refused", "", FAILED)),
+    (done(body=DECLINED.body), None, ("refused", "", FAILED)),
+    (not_made(ServiceError("400", code=7, message="none")), kept(state="rejected"), ("refused", "7", "none")),
+    (not_made(ServiceError("HTTP 400, refused")), kept(state="rejected"), ("refused", "", "HTTP 400, refused")),
+    (not_made(ServiceError("HTTP 400")), kept(state="manual"), ("manual", "", "HTTP 400")),
+    (not_made(NotSentError("no connection")), kept(state="rejected"), ("unsent", "", "no connection")),
+    (USED, None, ("unknown", "E9", "used before")),
+    (USED, kept(state="unknown", reason="HTTP 409"), ("unknown", "E9", "used before")),
+    (USED, kept(state="manual", reason="refundAmt is 1"), ("manual", "E9", "used before")),
+    (USED, kept(state="accepted"), ("accepted", "", "")),
+    (DOUBTFUL, None, ("unknown", "", "another process sends it")),
+    (DOUBTFUL, kept(state="sending"), ("unknown", "", "another process sends it")),
+    (DOUBTFUL, kept(state="unknown", reason="no response"), ("unknown", "", "no response")),
+    (DOUBTFUL, kept(state="manual", reason="asked 8 times"), ("manual", "", "asked 8 times")),
+    (DOUBTFUL, kept(state="succeeded", outcome=ENDED), ("succeeded", "SBX_OK", "done")),
+]
 
 
-def test_response_without_a_readable_journal() -> None:
-    """If the journal cannot be read, a response means "accepted". A profile without codes gives no code."""
+def test_result_of_a_row() -> None:
+    """The journal decides the state; code and message come from the service. A row in doubt is never "refused".
+
+    If the journal cannot be read, a response means "accepted". A profile without codes gives no code.
+    """
+    for result, intent, expected in OF_ROW:
+        found = row_result_of_call(ROW, result, intent, PROFILE)
+
+        assert expected == (found.state, found.code, found.message)
     assert RowResult(row=ROW, state="accepted") == row_result_of_call(ROW, done(Profile()), None, Profile())
 
 
-@pytest.mark.parametrize(
-    ("intent", "word"),
-    [
+def test_row_that_only_an_earlier_run_may_have_sent() -> None:
+    """A row is "unsent" only if the journal lacks it, or has it as not done.
+
+    If the journal cannot be read, an earlier run may have sent the row, so the row is unknown.
+    """
+    cases: list[tuple[Intent | None, Any]] = [
         (None, "unsent"),
         (kept(state="new"), "unsent"),
         (kept(state="new", queued=True), "unknown"),
@@ -517,70 +478,47 @@ def test_response_without_a_readable_journal() -> None:
         (kept(state="rejected", sent_at=START, reason="never arrived"), "refused"),
         (kept(state="sending"), "unknown"),
         *((kept(state=state), state) for state in ("unknown", "manual", "accepted", "succeeded")),
-    ],
-)
-def test_row_that_only_an_earlier_run_may_have_sent(intent: Intent | None, word: Word) -> None:
-    """A row is "unsent" only if the journal lacks it, or has it as not done."""
-    for error in (StorageError("the journal is closed"), SessionClosedError("closed", sent=False)):
-        assert word == row_result_of_call(ROW, Refused(REFUND, error), intent, PROFILE).state
-
-
-def test_unreadable_journal_leaves_doubt() -> None:
-    """If the journal cannot be read, an earlier run may have sent the row, so the row is unknown."""
-    found = [
-        row_result_of_call(ROW, Refused(REFUND, error), None, PROFILE, unread="it is locked")
-        for error in (NotSentError("no connection"), SessionClosedError("closed", sent=False))
     ]
+    closed = StorageError("the journal is closed"), SessionClosedError("closed", sent=False)
+    for (intent, word), error in product(cases, closed):
+        assert word == row_result_of_call(ROW, Refused(REFUND, error), intent, PROFILE).state
+    whys = {"no connection": NotSentError("no connection"), "not begun": closed[1]}
+    for words, error in whys.items():
+        found = row_result_of_call(ROW, Refused(REFUND, error), None, PROFILE, unread="it is locked")
 
-    assert ["unknown", "unknown"] == [each.state for each in found]
-    assert "no connection; an earlier run may have sent it: it is locked" == found[0].message
-    assert "not begun; an earlier run may have sent it: it is locked" == found[1].message
+        assert ("unknown", f"{words}; an earlier run may have sent it: it is locked") == (found.state, found.message)
 
 
-@pytest.mark.parametrize(
-    ("state", "changes", "word", "message"),
-    [
-        ("succeeded", {"refund_amt": 20}, "refused", "was already refunded (succeeded): refund_amt was 10 and is 20"),
-        ("accepted", {"refund_amt": 20}, "refused", "was already refunded (accepted): refund_amt was 10 and is 20"),
-        ("rejected", {"refund_amt": 20}, "refused", "was used before (rejected): refund_amt was 10 and is 20"),
-        ("sending", {"refund_amt": 20}, "unknown", "may have been refunded already (sending): refund_amt was 10 and"),
-        ("manual", {"refund_amt": 20}, "manual", "may have been refunded already (manual): refund_amt was 10 and is"),
+def test_number_of_another_refund() -> None:
+    """The message names the difference, and advises a new number only if both refunds are owed."""
+    amount = "refund_amt was 10 and is 20"
+    cases: list[tuple[State, dict[str, Any], Word, str]] = [
+        ("succeeded", {"refund_amt": 20}, "refused", f"was already refunded (succeeded): {amount}"),
+        ("accepted", {"refund_amt": 20}, "refused", f"was already refunded (accepted): {amount}"),
+        ("rejected", {"refund_amt": 20}, "refused", f"was used before (rejected): {amount}"),
+        ("sending", {"refund_amt": 20}, "unknown", f"may have been refunded already (sending): {amount}"),
+        ("manual", {"refund_amt": 20}, "manual", f"may have been refunded already (manual): {amount}"),
         ("succeeded", {"out_trade_no": "T2"}, "refused", "was already refunded (succeeded): out_trade_no was T1 and"),
         ("succeeded", {"total_amt": 500}, "refused", "was already refunded (succeeded): total_amt was 450 and is 500"),
-    ],
-)
-def test_number_of_another_refund(state: State, changes: dict[str, Any], word: Word, message: str) -> None:
-    """The message names the difference, and advises a new number only if both refunds are owed."""
-    before = kept(state=state, request={"out_trade_no": "T1", "total_amt": 450, "refund_amt": 10})
-    row = evolve(ROW, request=evolve(REFUND, **{"refund_amt": 10, **changes}))
-    found = row_result_of_call(row, Refused(REFUND, IntentConflictError("another request")), before, PROFILE)
+    ]
+    for state, changes, word, message in cases:
+        before = kept(state=state, request={"out_trade_no": "T1", "total_amt": 450, "refund_amt": 10})
+        row = evolve(ROW, request=evolve(REFUND, **{"refund_amt": 10, **changes}))
+        found = row_result_of_call(row, Refused(REFUND, IntentConflictError("another request")), before, PROFILE)
 
-    assert word == found.state
-    assert found.message.startswith(f"R1 {message}")
-    assert found.message.endswith(" in this row. Only if both are owed, give this row a new number.")
-
-
-def test_refund_that_never_arrived() -> None:
-    """A row is sent again in the same run only if no response rejected it."""
-    assert never_arrived(kept(state="rejected"))
-    assert not any(map(never_arrived, (kept(state="rejected", outcome=DECLINED), kept(state="unknown"), None)))
+        assert word == found.state
+        assert found.message.startswith(f"R1 {message}")
+        assert found.message.endswith(" in this row. Only if both are owed, give this row a new number.")
+    others = kept(state="rejected", outcome=DECLINED), kept(state="unknown"), None
+    assert [True, False, False, False] == [never_arrived(each) for each in (kept(state="rejected"), *others)]
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        ((), 0),
-        (("succeeded", "accepted"), 0),
-        (("succeeded", "refused"), 1),
-        (("unsent",), 1),
-        (("left out", "succeeded"), 1),
-        (("refused", "unknown"), 3),
-        (("manual", "succeeded"), 3),
-    ],
-)
-def test_exit_code(words: tuple[Word, ...], code: int) -> None:
+def test_exit_code() -> None:
     """If some rows are in doubt and others refused, the exit code is that of doubt."""
-    assert code == exit_code(RowResult(row=ROW, state=word) for word in words)
+    codes: dict[tuple[Word, ...], int] = {(): 0, ("succeeded", "accepted"): 0, ("succeeded", "refused"): 1}
+    codes |= {("unsent",): 1, ("left out", "succeeded"): 1, ("refused", "unknown"): 3, ("manual", "succeeded"): 3}
+
+    assert codes == {words: exit_code(RowResult(row=ROW, state=word) for word in words) for words in codes}
 
 
 REFUNDS: Final = rows("T1,R1,450,200", "T1,R2,450,200")
@@ -649,46 +587,32 @@ KNOWN_TO_THE_SENDER: Final = {
 }
 
 
-@pytest.mark.parametrize("steps", KNOWN_TO_OTHERS.values(), ids=KNOWN_TO_OTHERS)
-async def test_row_that_others_may_have_refunded_is_listed(journal: SqliteJournal, steps: tuple[Step, ...]) -> None:
-    """If an earlier refund was reported as not done, its row is listed with the reason, and no other row is."""
-    for step in steps:
+@pytest.mark.parametrize("name", [*KNOWN_TO_OTHERS, *KNOWN_TO_THE_SENDER])
+async def test_row_that_others_may_have_refunded_is_listed(journal: SqliteJournal, name: str) -> None:
+    """If an earlier refund was reported as not done, its row is listed with the reason, and no other row is.
+
+    If the service plainly refused a refund, or it was not sent, its row is not listed.
+    """
+    for step in {**KNOWN_TO_OTHERS, **KNOWN_TO_THE_SENDER}[name]:
         await step(journal)
     (intent,) = await journal.find("refunds.create", "R1")
     expected = RowResult(row=REFUNDS[0], state="refused", message=intent.reason)
 
-    assert [expected] == resubmissions(REFUNDS, [intent], MERCHANT)
+    assert [expected] * (name in KNOWN_TO_OTHERS) == resubmissions(REFUNDS, await journal.list("rejected"), MERCHANT)
 
 
-@pytest.mark.parametrize("steps", KNOWN_TO_THE_SENDER.values(), ids=KNOWN_TO_THE_SENDER)
-async def test_plain_refusal_is_not_listed(journal: SqliteJournal, steps: tuple[Step, ...]) -> None:
-    """If the service plainly refused a refund, or it was not sent, its row is not listed."""
-    for step in steps:
-        await step(journal)
-
-    assert not resubmissions(REFUNDS, await journal.list("rejected"), MERCHANT)
-
-
-@pytest.mark.parametrize("row", ["T1,R1,450,100", "T2,R1,450,200", "T1,R3,450,200"])
-async def test_only_the_same_refund_is_listed(journal: SqliteJournal, row: str) -> None:
-    """Another refund, merchant or operation is not the one that was rejected."""
-    for step in KNOWN_TO_OTHERS["declined later"]:
-        await step(journal)
-    rejected = await journal.list("rejected")
-
-    assert not resubmissions(rows(row), rejected, MERCHANT)
-    assert not resubmissions(REFUNDS, rejected, "M2")
-    assert not resubmissions(REFUNDS, [evolve(each, operation="orders.close") for each in rejected], MERCHANT)
-
-
-async def test_rows_are_listed_in_the_order_of_the_file(journal: SqliteJournal) -> None:
-    """Rows are listed in the order of the file, not in the order in which they were sent."""
+async def test_only_the_same_refund_is_listed(journal: SqliteJournal) -> None:
+    """Another refund, merchant or operation is not the one that was rejected. The order is that of the file."""
     for number in ("R2", "R1"):
         begun = await journal.begin(draft(refund(number)), LEASE)
         await journal.settle(begun.intent, "rejected", outcome=DECLINED, reason=FAILED)
-    found = resubmissions(REFUNDS, await journal.list("rejected"), MERCHANT)
+    rejected = await journal.list("rejected")
 
-    assert [RowResult(row=row, state="refused", message=FAILED) for row in REFUNDS] == found
+    assert not resubmissions(rows("T1,R1,450,100", "T2,R2,450,200", "T1,R3,450,200"), rejected, MERCHANT)
+    assert not resubmissions(REFUNDS, rejected, "M2")
+    assert not resubmissions(REFUNDS, [evolve(each, operation="orders.close") for each in rejected], MERCHANT)
+    expected = [RowResult(row=row, state="refused", message=FAILED) for row in REFUNDS]
+    assert expected == resubmissions(REFUNDS, rejected, MERCHANT)
 
 
 def test_file_system_without_locks_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

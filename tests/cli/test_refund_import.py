@@ -94,9 +94,8 @@ def written(folder: Path, *rows: str, header: str = HEADER) -> Path:
     return file
 
 
-def profile(folder: Path, profile: Profile) -> tuple[str, str]:
+def profile(file: Path, profile: Profile) -> tuple[str, str]:
     """Write a profile into a file, and return the option that names it."""
-    file = folder / "service.toml"
     file.write_text(profile.to_toml(), encoding="utf-8")
     return "--profile", str(file)
 
@@ -126,18 +125,23 @@ def sent(sandbox: ThreadedSandbox) -> int:
 
 
 def test_each_refund_is_made_once(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """All rows are refunded. The same command again sends nothing, and has the same results."""
-    file = written(tmp_path, *GOOD)
+    """All rows are refunded. The same command again sends nothing, and has the same results.
+
+    With a new journal, the service is queried, and no refund is made again.
+    """
+    file, whole = written(tmp_path, *GOOD), {"R1": "succeeded SBX_OK", "R2": "succeeded SBX_OK"}
     first, again = imported(sandbox, file), imported(sandbox, file)
 
     assert [0, 0] == [first.exit_code, again.exit_code], first.output
     assert (2, 2, 150) == (sent(sandbox), sandbox.ledger.refunds(), sandbox.ledger.refunded("T1"))
-    assert {"R1": "succeeded SBX_OK", "R2": "succeeded SBX_OK"} == told(file)
+    assert whole == told(file)
     assert (True, False) == ("which is empty" in first.output, "which is empty" in again.output)
     assert f"Service {sandbox.url} " in words(first.output)
     assert "Refunds 2 Amount 150 minor units in all" in words(first.output)
     assert "by an earlier run" not in first.output
     assert "2  of them done by an earlier run, not sent again" in again.output
+    lost = imported(sandbox, file, "--journal", str(tmp_path / "other.db"))
+    assert (0, whole, 150) == (lost.exit_code, told(file), sandbox.ledger.refunded("T1"))
 
 
 def test_bad_row_stops_everything_unless_it_is_left_out(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
@@ -162,9 +166,9 @@ def test_row_that_cannot_be_signed_is_a_bad_one(tmp_path: Path) -> None:
     file = written(tmp_path, *rows, header=f"{HEADER},refund_desc")
     with ThreadedSandbox(strict) as sandbox:
         sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
-        ended = imported(sandbox, file, *profile(tmp_path, strict))
+        ended = imported(sandbox, file, *profile(tmp_path / "service.toml", strict))
         before = sent(sandbox)
-        going_on = imported(sandbox, file, *profile(tmp_path, strict), "--keep-going")
+        going_on = imported(sandbox, file, *profile(tmp_path / "service.toml", strict), "--keep-going")
 
         assert (2, 0) == (ended.exit_code, before)
         assert (1, 2, 150) == (going_on.exit_code, sent(sandbox), sandbox.ledger.refunded("T1"))
@@ -243,16 +247,6 @@ def test_what_was_done_before_is_never_called_unsent(sandbox: ThreadedSandbox, t
     assert "2  of them done by an earlier run, not sent again" in ended.output
 
 
-def test_journal_that_was_lost_repeats_nothing(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """With a new journal, the service is queried, and no refund is made again."""
-    file = written(tmp_path, *GOOD)
-    imported(sandbox, file)
-    ended = imported(sandbox, file, "--journal", str(tmp_path / "other.db"))
-
-    assert 0 == ended.exit_code, ended.output
-    assert ({"succeeded SBX_OK"}, 150) == (set(told(file).values()), sandbox.ledger.refunded("T1"))
-
-
 def test_same_numbers_with_other_amounts_are_not_sent(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """If the numbers were used for other amounts, nothing is refunded, and each row says so."""
     imported(sandbox, written(tmp_path, *GOOD))
@@ -272,7 +266,7 @@ def test_other_service_is_sent_nothing(sandbox: ThreadedSandbox, tmp_path: Path)
     before = file.with_name("out.csv").read_text()
     other = evolve(PROFILE, name="real", recovery=Recovery(quarantine=9.0))
     with ThreadedSandbox(other) as real:
-        ended, url = imported(real, file, *profile(tmp_path, other)), real.url
+        ended, url = imported(real, file, *profile(tmp_path / "service.toml", other)), real.url
 
         assert (2, 0) == (ended.exit_code, sent(real))
     assert f"sent to the sandbox, and this session's service is {url}: nothing was sent" in ended.output
@@ -295,82 +289,64 @@ def test_interrupted_while_it_reads(sandbox: ThreadedSandbox, tmp_path: Path, mo
     assert 0 == sent(sandbox)
 
 
-@pytest.mark.parametrize("name", ["SIGNING_KEY", "SECRET_KEY", "PROFILE", "BASE_URL"])
-def test_missing_setting(sandbox: ThreadedSandbox, tmp_path: Path, name: str) -> None:
-    """A missing setting is reported in one line that blames no row, and nothing is sent."""
-    ended = imported(sandbox, written(tmp_path, *GOOD), **{f"PAYASYNC_{name}": None})
+def test_missing_setting(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """What is missing is reported in one line that blames no row, and nothing is sent."""
+    basic = profile(tmp_path / "basic.toml", evolve(PROFILE, auth=Auth(value="Basic {basic}")))
+    unsigned = profile(tmp_path / "open.toml", evolve(PROFILE, name="open", signature=None))
+    key, names = "PAYASYNC_PUBLIC_KEY", ("SIGNING_KEY", "SECRET_KEY", "PROFILE", "BASE_URL")
+    cases: list[tuple[tuple[str, ...], dict[str, None], str]] = [
+        *(((), {f"PAYASYNC_{name}": None}, f"PAYASYNC_{name}") for name in names),
+        (basic, {key: None}, f"credentials.public_key is not set ({key} in the environment)"),
+        ((*unsigned, "--keep-going"), {}, "payasync refund import: refunds.create: signature is "),
+        (("--result", str(tmp_path / "none" / "file")), {}, "there is no folder"),
+    ]
+    for arguments, changes, why in cases:
+        ended = imported(sandbox, written(tmp_path, *GOOD), *arguments, **changes)
 
-    assert (2, 1, 0) == (ended.exit_code, len(ended.stderr.splitlines()), sent(sandbox))
-    assert (True, False) == (f"PAYASYNC_{name}" in ended.stderr, "R1" in ended.stderr)
-
-
-def test_missing_key_of_a_header(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """A missing key that a header of the query holds is reported before anything is sent."""
-    keyed = profile(tmp_path, evolve(PROFILE, auth=Auth(value="Basic {basic}")))
-    ended = imported(sandbox, written(tmp_path, *GOOD), *keyed, PAYASYNC_PUBLIC_KEY=None)
-
-    assert (2, 1, 0) == (ended.exit_code, len(ended.stderr.splitlines()), sent(sandbox))
-    assert "credentials.public_key is not set (PAYASYNC_PUBLIC_KEY in the environment)" in ended.stderr
+        assert (2, 1, 0) == (ended.exit_code, len(ended.stderr.splitlines()), sent(sandbox))
+        assert (True, False) == (why in ended.stderr, "R1" in ended.stderr)
 
 
 def test_profile_without_refund_queries(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """If refunds cannot be queried, a warning says so once, and all rows are sent."""
     file, warning = written(tmp_path, *GOOD), "A lost response will need a person"
-    mute = profile(tmp_path, evolve(PROFILE, refund_status=None))
+    mute = profile(tmp_path / "service.toml", evolve(PROFILE, refund_status=None))
     ended = imported(sandbox, file, *mute, PAYASYNC_SECRET_KEY=None)
 
     assert (0, 2, 1) == (ended.exit_code, sent(sandbox), ended.output.count(warning))
     assert warning not in imported(sandbox, file).output
 
 
-def test_profile_without_signature(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """If the profile has no signature, the command fails without blaming a row, and sends nothing."""
-    unsigned = profile(tmp_path, evolve(PROFILE, name="open", signature=None))
-    ended = imported(sandbox, written(tmp_path, *GOOD), *unsigned, "--keep-going")
-
-    assert (2, 1, 0) == (ended.exit_code, len(ended.stderr.splitlines()), sent(sandbox))
-    assert ended.stderr.startswith("payasync refund import: refunds.create: signature is ")
-
-
-@pytest.mark.parametrize("name", ["pay.db", "out.csv", "out.csv.partial"])
-def test_nothing_is_sent_where_a_file_is_a_symlink(sandbox: ThreadedSandbox, tmp_path: Path, name: str) -> None:
+def test_nothing_is_sent_where_a_file_is_a_symlink(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """If a file of the command is a symbolic link, nothing is sent, and its target is not changed."""
-    target = tmp_path / "target"
+    target, file = tmp_path / "target", written(tmp_path, *GOOD)
     target.write_text("notes")
-    (tmp_path / name).symlink_to(target)
-    ended = imported(sandbox, written(tmp_path, *GOOD))
+    for name in ("pay.db", "out.csv", "out.csv.partial"):
+        (tmp_path / name).symlink_to(target)
+        ended = imported(sandbox, file)
+        (tmp_path / name).unlink()
 
-    assert (2, 0, "notes") == (ended.exit_code, sent(sandbox), target.read_text())
-    assert (1, True) == (ended.stderr.count("\n"), f"{name!r} is a symbolic link, and links are not f" in ended.stderr)
+        assert (2, 0, "notes", 1) == (ended.exit_code, sent(sandbox), target.read_text(), ended.stderr.count("\n"))
+        assert f"{name!r} is a symbolic link, and links are not f" in ended.stderr
 
 
 BOM: Final = b"\xef\xbb\xbf"
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "shown"),
-    [
-        (b"\xff\xfe", 2, "it must be UTF-8, and is not at byte 0"),
-        (b"a;b\n", 2, "payasync refund import: line 1: the columns must be "),
-        (b"%b%b\r\nT1,R1,450,100\r\n" % (BOM, HEADER.encode()), 0, "Refunds 1 "),
-        (b"%b\n" % HEADER.encode(), 0, "There was nothing to refund"),
-    ],
-    ids=["not UTF-8", "not CSV", "byte order mark of Excel", "no rows"],
-)
-def test_kinds_of_files(sandbox: ThreadedSandbox, tmp_path: Path, text: bytes, code: int, shown: str) -> None:
-    """A file that is not CSV in UTF-8 is refused as a whole. A byte order mark is skipped."""
-    file = tmp_path / "refunds.csv"
-    file.write_bytes(text)
-    ended = imported(sandbox, file)
+def test_kinds_of_files(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """A file that is not CSV in UTF-8 is refused as a whole. A byte order mark, as of Excel, is skipped."""
+    file, header = tmp_path / "refunds.csv", HEADER.encode()
+    cases = {
+        b"\xff\xfe": (2, "it must be UTF-8, and is not at byte 0"),
+        b"a;b\n": (2, "payasync refund import: line 1: the columns must be "),
+        b"\xef\xbb\xbf%b\r\nT1,R1,450,100\r\n" % header: (0, "Refunds 1 "),
+        b"%b\n" % header: (0, "There was nothing to refund"),
+    }
+    for text, (code, shown) in cases.items():
+        file.write_bytes(text)
+        ended = imported(sandbox, file)
 
-    assert (code, True) == (ended.exit_code, shown in words(ended.output)), ended.output
-
-
-def test_folder_of_the_result_must_be_there(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """If the result's folder is missing, the error says so, the exit code is 2, and nothing is sent."""
-    ended = imported(sandbox, written(tmp_path, *GOOD), "--result", str(tmp_path / "none" / "file"))
-
-    assert (2, True, 0) == (ended.exit_code, "there is no folder" in ended.stderr, sent(sandbox))
+        assert (code, True) == (ended.exit_code, shown in words(ended.output)), ended.output
 
 
 async def waited(
@@ -414,21 +390,19 @@ class Overtaken(Session):
                 await self.another.send(request)
 
 
-@pytest.mark.parametrize("stopped", [True, False])
-async def test_row_that_another_run_makes_is_not_called_unsent(
-    sandbox: ThreadedSandbox, tmp_path: Path, *, stopped: bool
-) -> None:
+async def test_row_that_another_run_makes_is_not_called_unsent(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """If another run makes a refund before the end, its row is neither "unsent" nor "refused"."""
-    stop = asyncio.Event()
-    if stopped:
-        stop.set()
-    else:
-        sandbox.faults.rate_limited("refunds.create", times=3)
-    async with sending_of(sandbox, tmp_path, Clock(), kind=Overtaken) as (sending, _), asyncio.timeout(SECONDS):
-        await sending.run(rows(3), stop)
+    for stopped in (True, False):
+        stop, folder = asyncio.Event(), tmp_path / str(stopped)
+        folder.mkdir()
+        if stopped:
+            stop.set()
+        else:
+            sandbox.faults.rate_limited("refunds.create", times=3)
+        async with sending_of(sandbox, folder, Clock(), kind=Overtaken) as (sending, _), asyncio.timeout(SECONDS):
+            await sending.run(rows(3, "A" if stopped else "B"), stop)
 
-    assert ["succeeded"] * 3 == [each.state for each in sending.row_results.values()]
-    assert [True] * 3 == [each.earlier for each in sending.row_results.values()]
+        assert [("succeeded", True)] * 3 == [(each.state, each.earlier) for each in sending.row_results.values()]
 
 
 @contextmanager
@@ -477,33 +451,23 @@ def test_row_that_another_run_may_send_is_not_called_unsent(sandbox: ThreadedSan
     assert (1, {"unsent"}) == (third.exit_code, set(told(file).values()))
 
 
-async def test_row_in_doubt_is_queried(
-    sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After a lost response the service is queried, and the refund is not made again."""
-    file = written(tmp_path, *GOOD)
-    sandbox.faults.reset_after_commit("refunds.create")
-    sandbox.faults.redirect("refunds.status", times=2)
-    code, shown = await waited(sandbox, file, Clock(), monkeypatch)
-
-    assert (0, {"succeeded SBX_OK"}) == (code, set(told(file).values()))
-    assert 2 == sent(sandbox) == sandbox.ledger.refunds()
-    assert "by an earlier run" not in shown
-
-
 async def test_row_that_stays_in_doubt(
     sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the service does not say whether a refund was made, the row is listed, and not sent again."""
+    """After a lost response the service is queried. If it does not say what happened, the row is listed.
+
+    It is not sent again.
+    """
     file = written(tmp_path, *GOOD)
     sandbox.faults.reset_after_commit("refunds.create")
-    sandbox.faults.rate_limited("refunds.status", retry_after=3600, times=None)
+    silent = sandbox.faults.rate_limited("refunds.status", retry_after=3600, times=None)
     clock = Clock()
     code, shown = await waited(sandbox, file, clock, monkeypatch)
     (number,) = [number for number, state in told(file).items() if state == "unknown"]
     again, _ = await waited(sandbox, file, clock, monkeypatch)
-    sandbox.faults.clear()
+    silent.disarm()
     clock.advance(3600)
+    sandbox.faults.redirect("refunds.status", times=2)
     last, _ = await waited(sandbox, file, clock, monkeypatch)
 
     assert (3, 3, 0) == (code, again, last)
@@ -511,6 +475,7 @@ async def test_row_that_stays_in_doubt(
     assert "Do not send them by other means" in shown
     assert "payasync reconcile --journal" in shown
     assert 2 == sandbox.ledger.refunds() == sent(sandbox)
+    assert {"succeeded SBX_OK"} == set(told(file).values())
 
 
 class Shown(RefundImportScreen):
@@ -660,9 +625,9 @@ async def test_unreadable_journal(sandbox: ThreadedSandbox, tmp_path: Path, monk
     assert "an earlier run may have sent it: the disk is gone" in words(shown)
 
 
-def rows(count: int) -> tuple[Row, ...]:
+def rows(count: int, prefix: str = "R") -> tuple[Row, ...]:
     """Return valid rows of 10 each."""
-    return read_rows("\n".join([HEADER, *(f"T1,R{number},450,10" for number in range(count))]), lambda _: None)
+    return read_rows("\n".join([HEADER, *(f"T1,{prefix}{number},450,10" for number in range(count))]), lambda _: None)
 
 
 def row_results(state: Word, count: int, message: str = "") -> list[RowResult]:
@@ -689,105 +654,91 @@ def test_summary_has_counts_and_amounts() -> None:
     assert "out.csv" in shown
 
 
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [
-        (0, ""),
-        (1, "1 row is sent again: it was reported as not done, so somebody may have refunded by other means."),
-        (23, "23 rows are sent again: they were reported as not done, so somebody may have refunded by other means."),
-    ],
-)
-def test_rows_that_are_sent_again_are_listed(count: int, words: str) -> None:
+def test_rows_that_are_sent_again_are_listed() -> None:
     """The first twenty rows that are sent again are listed, and the others counted. Without any, nothing is shown."""
-    screen = Shown()
-    screen.resubmitted(row_results("refused", count, "declined\x07"))
+    plural = "rows are sent again: they were reported as not done, so somebody may have refunded by other means."
+    one = "1 row is sent again: it was reported as not done, so somebody may have refunded by other means."
+    for count, words in ((0, ""), (1, one), (23, f"23 {plural}")):
+        screen = Shown()
+        screen.resubmitted(row_results("refused", count, "declined\x07"))
 
-    assert words in screen.text
-    assert min(count, 20) == screen.text.count("declined?")
-    assert (count > 20) is ("and 3 more" in screen.text)
-    assert (count > 0) is bool(screen.text)
+        assert words in screen.text
+        assert min(count, 20) == screen.text.count("declined?")
+        assert (count > 20) is ("and 3 more" in screen.text)
+        assert (count > 0) is bool(screen.text)
 
 
-@pytest.mark.parametrize(
-    ("waits", "words"),
-    [
-        ([(1, 0, False), (1, 57.0, False), (1, 30.0, False)], ["1 row in doubt; the next query is in 57 s."]),
-        ([(2, 0.2, False), (2, 8.0, False)], ["2 rows in doubt; the next query is in 8 s."]),
-        ([(1, 0, False), (1, 1.0, False)], []),
+def test_long_wait_is_announced_once() -> None:
+    """A wait of some seconds is announced once for each cause, with its reason, also in a file."""
+    reason, silent = "the connection\x07 was lost", (2, 10.0, "", True)
+    cases: list[tuple[list[tuple[int, float, str, bool]], list[str]]] = [
         (
-            [(3, 57.0, False), (2, 10.0, True), (1, 10.0, True)],
+            [(1, 0, "", False), (1, 57.0, "", False), (1, 30.0, "", False)],
+            ["1 row in doubt; the next query is in 57 s."],
+        ),
+        ([(2, 0.2, "", False), (2, 8.0, "", False)], ["2 rows in doubt; the next query is in 8 s."]),
+        ([(1, 0, "", False), (1, 1.0, "", False)], []),
+        (
+            [(3, 57.0, "", False), silent, silent],
             [
                 "3 rows in doubt; the next query is in 57 s.",
                 "The service does not respond: 2 rows in doubt; the next query is in 10 s.",
             ],
         ),
-    ],
-)
-def test_long_wait_is_announced_once(waits: list[tuple[int, float, bool]], words: list[str]) -> None:
-    """A wait of some seconds is announced once for each cause, also in a file."""
-    screen = Shown()
-    with screen.progress(3):
-        for count, seconds, silent in waits:
-            screen.asking(count, seconds, silent=silent)
+        ([(1, 7.0, reason, False)], ["1 row in doubt; the next query is in 7 s. Reason: the connection? was lost"]),
+    ]
+    for waits, expected in cases:
+        screen = Shown()
+        with screen.progress(3):
+            for count, seconds, why, is_silent in waits:
+                screen.asking(count, seconds, why, silent=is_silent)
 
-    assert words == [line.strip() for line in screen.text.splitlines() if line]
-
-
-def test_long_wait_has_its_reason() -> None:
-    """The announcement of a long wait has the reason why the rows are in doubt."""
-    screen = Shown()
-    with screen.progress(1):
-        screen.asking(1, 7.0, "the connection\x07 was lost")
-
-    assert "1 row in doubt; the next query is in 7 s. Reason: the connection? was lost" == screen.text.strip()
+        assert expected == [line.strip() for line in screen.text.splitlines() if line]
 
 
-@pytest.mark.parametrize("terminal", [False, True])
-def test_stopping(terminal: bool) -> None:  # noqa: FBT001 - a case
+def test_stopping() -> None:
     """After Ctrl-C, the screen says what a second one does, and shows the cursor again."""
-    screen = Shown(terminal=terminal)
-    with screen.progress(3):
-        screen.stopping()
-        text = screen.text
+    for terminal in (False, True):
+        screen = Shown(terminal=terminal)
+        with screen.progress(3):
+            screen.stopping()
+            text = screen.text
 
-    assert "Waiting for the calls in flight; Ctrl-C again interrupts them." in text
-    assert terminal is ("\x1b[?25l" in text)
-    assert text.rfind("\x1b[?25h") >= text.rfind("\x1b[?25l")
+        assert "Waiting for the calls in flight; Ctrl-C again interrupts them." in text
+        assert terminal is ("\x1b[?25l" in text)
+        assert text.rfind("\x1b[?25h") >= text.rfind("\x1b[?25l")
 
 
-@pytest.mark.parametrize(
-    ("count", "result", "words"),
-    [
-        (5, "out.csv", "up to 5 rows may have been done. The results so far are in out.csv.partial. Run"),
-        (1, None, "up to 1 row may have been done. The results so far are in the journal. Run the same command"),
-        (0, "out.csv", "nothing is in doubt."),
-    ],
-)
-def test_interrupted_calls(count: int, result: str | None, words: str) -> None:
+def test_interrupted_calls() -> None:
     """After an interruption, the last line says how many rows are in doubt, and where the results are."""
-    screen = Shown(result=result)
-    with screen.progress(3):
-        screen.cut_off(count)
+    so_far, journal = "The results so far are in out.csv.partial. Run", "The results so far are in the journal. Run the"
+    cases = (
+        (5, "out.csv", f"up to 5 rows may have been done. {so_far}"),
+        (1, None, f"up to 1 row may have been done. {journal} same command"),
+        (0, "out.csv", "nothing is in doubt."),
+    )
+    for count, result, words in cases:
+        screen = Shown(result=result)
+        with screen.progress(3):
+            screen.cut_off(count)
 
-    assert f"  Interrupted: {words}" in screen.text
+        assert f"  Interrupted: {words}" in screen.text
 
 
 def test_rows_in_doubt_are_listed_with_what_to_do() -> None:
-    """Twenty rows in doubt are listed, with the commands for the others; no password is shown."""
+    """Twenty rows in doubt are listed, with the commands for the others; no password is shown.
+
+    If the result file could not be written, the screen says so, and names no file.
+    """
     shown = closed(*row_results("unknown", 24), *row_results("manual", 1))
+    unwritten = closed(*row_results("succeeded", 1), unwritten="No space left on device")
 
     assert "and 5 more" in shown
     assert "--state manual" in shown
     assert "payasync reconcile --journal 'host=db dbname=pay user=me'" in shown
     assert "secret" not in shown
-
-
-def test_unwritten_result_is_reported() -> None:
-    """If the result file could not be written, the screen says so, and names no file."""
-    shown = closed(*row_results("succeeded", 1), unwritten="No space left on device")
-
-    assert "The result file could not be written: No space left on device" in shown
-    assert "out.csv" not in shown
+    assert "The result file could not be written: No space left on device" in unwritten
+    assert "out.csv" not in unwritten
 
 
 REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
@@ -820,30 +771,30 @@ BAD_REQUEST: Final = refused(ServiceError("HTTP 400"))
 NOT_SENT: Final = refused(NotSentError("no connection"))
 
 
-@pytest.mark.parametrize(
-    ("results", "reason"),
-    [
-        ([unanswered()] * (MOST - 1), ""),
-        ([unanswered()] * MOST, NO_RESPONSE),
-        ([NOT_SENT] * MOST, NO_RESPONSE),
-        ([unanswered(), unanswered(), done(), unanswered()], ""),
-        ([unanswered(), unanswered(), BAD_REQUEST, unanswered()], ""),
-        ([unanswered(attempts=0)] * MOST, ""),
-        ([unanswered(), unanswered(), done(attempts=0), unanswered()], NO_RESPONSE),
-        ([denied(401)], WRONG_KEYS),
-        ([done(), denied(401)], WRONG_KEYS),
-        ([denied()] * (DENIED - 1), ""),
-        ([denied()] * DENIED, WRONG_KEYS),
-        ([done(), *[denied()] * DENIED], ""),
-        ([BAD_REQUEST, *[denied()] * DENIED], ""),
-    ],
-)
-def test_when_the_import_stops(results: list[CallResult[RefundResponse]], reason: str) -> None:
+STOPS: Final = [
+    ([unanswered()] * (MOST - 1), ""),
+    ([unanswered()] * MOST, NO_RESPONSE),
+    ([NOT_SENT] * MOST, NO_RESPONSE),
+    ([unanswered(), unanswered(), done(), unanswered()], ""),
+    ([unanswered(), unanswered(), BAD_REQUEST, unanswered()], ""),
+    ([unanswered(attempts=0)] * MOST, ""),
+    ([unanswered(), unanswered(), done(attempts=0), unanswered()], NO_RESPONSE),
+    ([denied(401)], WRONG_KEYS),
+    ([done(), denied(401)], WRONG_KEYS),
+    ([denied()] * (DENIED - 1), ""),
+    ([denied()] * DENIED, WRONG_KEYS),
+    ([done(), *[denied()] * DENIED], ""),
+    ([BAD_REQUEST, *[denied()] * DENIED], ""),
+]
+
+
+def test_when_the_import_stops() -> None:
     """The import stops after several rows in succession without a response, or if the service rejects the keys.
 
     HTTP 401 is about the keys. HTTP 403 may be about one order, unless the service says nothing else. Results that come
     from the journal do not count.
     """
-    stops = StopConditions(MOST)
+    for results, reason in STOPS:
+        stops = StopConditions(MOST)
 
-    assert reason == [stops.reason(each) for each in results][-1]
+        assert reason == [stops.reason(each) for each in results][-1]

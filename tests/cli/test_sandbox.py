@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing, suppress
 from datetime import datetime, timedelta
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import pytest
@@ -26,7 +26,6 @@ from payasync.cli.commands import payasync
 from payasync.cli.sandbox import LogScreen, SandboxScreen, refund_setting
 from payasync.sandbox import PROFILE
 from payasync.sandbox.model import Entry
-from payasync.sandbox.rules import RefundSetting
 from payasync.sandbox.webhooks import Delivery
 from tests.cli.sandbox_process import (
     Ended,
@@ -108,19 +107,24 @@ def test_lines_to_paste_work_in_a_shell(signature: SortedPairs, tmp_path: Path) 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_signal_ends_it_cleanly(number: signal.Signals) -> None:
-    """Ctrl-C and SIGTERM end the sandbox with exit code 0 and no error. The port is free immediately."""
-    with running("--port", "0") as process:
-        shown = lines(process, "Ctrl-C")
-        port = int(fact(shown, "Listens").rpartition(":")[2])
-        process.send_signal(number)
-        end = ended(process)
-    socket.create_server(("127.0.0.1", port)).close()
+    """Ctrl-C and SIGTERM end the sandbox with exit code 0 and no error, also while a client is connected.
 
-    assert (0, "The sandbox has stopped.", "") == (end.code, end.out.strip(), end.err)
+    The port is free immediately. With `--quiet` no request is shown.
+    """
+    with running("--port", "0", "--quiet") as process:
+        url = urlsplit(fact(lines(process, "Ctrl-C"), "Listens"))
+        status = ask(f"{url.geturl()}/nothing", b"{}")
+        with socket.create_connection((url.hostname, url.port)) as idle:
+            idle.sendall(b"POST /v1/payments HTTP/1.1\r\n")
+            process.send_signal(number)
+            end = ended(process)
+    socket.create_server(("127.0.0.1", int(url.port or 0))).close()
+
+    assert (404, 0, "The sandbox has stopped.", "") == (status, end.code, end.out.strip(), end.err)
 
 
 def test_fault_that_still_waits_is_no_failure() -> None:
-    """A fault that was armed on the dashboard and never fired does not fail the command."""
+    """A fault that was armed on the dashboard and never fired does not fail the command. `--json` prints one line."""
     with serving() as sandbox:
         headers = {"Authorization": f"Bearer {sandbox.told['admin_token']}"}
         request = urllib.request.Request(  # noqa: S310 - the sandbox's own address
@@ -133,44 +137,31 @@ def test_fault_that_still_waits_is_no_failure() -> None:
     assert Ended(0, "", "") == end
 
 
-def test_signal_ends_it_while_a_client_is_connected() -> None:
-    """An idle connection does not delay the end of the sandbox."""
-    with serving() as sandbox, socket.create_connection(("127.0.0.1", urlsplit(sandbox.url).port)) as idle:
-        idle.sendall(b"POST /v1/payments HTTP/1.1\r\n")
-        end = sandbox.end()
+WRONG: Final = {
+    "--host 0.0.0.0": ["host", "0.0.0.0", "127.0.0.1"],  # noqa: S104 - it must be refused
+    "--host example.com": ["host", "example.com"],
+    "--port 70000": ["port", "70000", "65535"],
+    "--clock soon": ["clock", "soon", "frozen"],
+    "--refunds later": ["refunds", "later", 'succeed, fail, "by hand"', "30s"],
+    "--refunds 0s": ["refunds", "0s", "30s"],
+    "--profile missing.toml": ["--profile: ", "missing.toml"],
+    "--profile ./sandbox --port 70000": ["--profile: "],  # a file, not the word for the own profile
+    "--profile wrong.toml": ["wrong.toml", "line 2", "colour"],
+    "--db wrong.toml": ["db", "wrong.toml"],
+    "--db nowhere/sbx.db": ["db", "nowhere"],
+}
 
-    assert Ended(0, "", "") == end
 
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--host", "0.0.0.0"), ["host", "0.0.0.0", "127.0.0.1"]),  # noqa: S104 - it must be refused
-        (("--host", "example.com"), ["host", "example.com"]),
-        (("--port", "70000"), ["port", "70000", "65535"]),
-        (("--clock", "soon"), ["clock", "soon", "frozen"]),
-        (("--refunds", "later"), ["refunds", "later", 'succeed, fail, "by hand"', "30s"]),
-        (("--refunds", "0s"), ["refunds", "0s", "30s"]),
-        (("--profile", "missing.toml"), ["--profile: ", "missing.toml"]),
-        (("--profile", "./sandbox", "--port", "70000"), ["--profile: "]),  # a file, not the word for the own profile
-        (("--profile", "wrong.toml"), ["wrong.toml", "line 2", "colour"]),
-        (("--db", "wrong.toml"), ["db", "wrong.toml"]),
-        (("--db", "nowhere/sbx.db"), ["db", "nowhere"]),
-    ],
-    ids=" ".join,
-)
-def test_wrong_option_is_one_line(
-    arguments: tuple[str, ...], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_option_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong option is reported by name in one line, and the exit code is 2."""
     (tmp_path / "wrong.toml").write_text('name = "mine"\ncolour = "red"\n')
     monkeypatch.chdir(tmp_path)
-    end = CliRunner().invoke(payasync, ["sandbox", "--port", "0", *arguments])
+    for arguments, words in WRONG.items():
+        end = CliRunner().invoke(payasync, ["sandbox", "--port", "0", *arguments.split()])
 
-    assert (2, "") == (end.exit_code, end.stdout)
-    assert end.stderr.startswith("payasync sandbox: ")
-    assert 1 == end.stderr.count("\n")
-    assert [] == [word for word in words if word not in end.stderr]
+        assert (2, "", 1) == (end.exit_code, end.stdout, end.stderr.count("\n"))
+        assert end.stderr.startswith("payasync sandbox: ")
+        assert [] == [word for word in words if word not in end.stderr]
 
 
 def test_each_request_is_a_line() -> None:
@@ -203,22 +194,6 @@ def test_each_notification_is_a_line() -> None:
     assert first.startswith("-   notify payment.paid T1: connection refused; again at ")
     assert first.endswith(f"  {closed}?…")
     assert second.startswith("404 notify payment.paid T2: answered 404, which does not acknowledge; again at ")
-
-
-@pytest.mark.parametrize(
-    ("option", "last", "rest"), [("--quiet", "Ctrl-C", "The sandbox has stopped."), ("--json", "{", "")]
-)
-def test_requests_can_be_left_out(option: str, last: str, rest: str) -> None:
-    """With `--quiet` no request is shown; with `--json` there is one line, and nothing else."""
-    with running("--port", "0", option) as process:
-        shown = lines(process, last)
-        url = next(word.strip('",') for word in " ".join(shown).split() if "http://" in word)
-        status = ask(f"{url}/nothing", b"{}")
-        process.send_signal(signal.SIGTERM)
-        end = ended(process)
-
-    assert 404 == status
-    assert rest == end.out.strip()
 
 
 def test_goes_on_where_nobody_reads() -> None:
@@ -265,19 +240,12 @@ def test_goes_on_where_the_disk_is_full(options: tuple[str, ...]) -> None:
     assert (0, "") == (end.code, end.err)
 
 
-@pytest.mark.parametrize(
-    ("text", "setting"),
-    [
-        *((word, word) for word in ("succeed", "fail", "by hand")),
-        ("30s", timedelta(seconds=30)),
-        ("5min", timedelta(minutes=5)),
-        ("2h", timedelta(hours=2)),
-        ("3d", timedelta(days=3)),
-    ],
-)
-def test_how_refunds_end(text: str, setting: RefundSetting) -> None:
+def test_how_refunds_end() -> None:
     """`--refunds` takes a word of `Sandbox`, or a time with its unit."""
-    assert setting == refund_setting(text)
+    times = {"30s": timedelta(seconds=30), "5min": timedelta(minutes=5), "2h": timedelta(hours=2), "3d": timedelta(3)}
+    settings = {"succeed": "succeed", "fail": "fail", "by hand": "by hand", **times}
+
+    assert settings == {text: refund_setting(text) for text in settings}
 
 
 def test_refunds_end_as_the_option_says() -> None:
@@ -318,50 +286,29 @@ def delivery_line(delivery: Delivery) -> str:
     return written.getvalue().rstrip("\n").partition("  ")[2]
 
 
-def test_failed_delivery() -> None:
-    """The line of a failed delivery says what went wrong, where, and when the next attempt is."""
+def test_line_of_a_delivery() -> None:
+    """The line of a delivery says what went wrong, where, and what follows. Control characters are replaced.
+
+    It has the same columns as the line of a request.
+    """
     before = datetime.now().astimezone()
     line = delivery_line(REFUSED)
     after = datetime.now().astimezone()
-    failed, where = (
-        "-   notify payment.paid L5: connection refused; again at ",
-        "  http://127.0.0.1:9999/notify/payment",
-    )
-
-    assert line in {f"{failed}{moment + timedelta(seconds=5):%H:%M:%S}{where}" for moment in (before, after)}
-
-
-def test_delivered_notification() -> None:
-    """The line of a delivery has the same columns as the line of a request."""
+    failed, where = "-   notify payment.paid L5: connection refused; again at ", f"  {REFUSED.where}"
     told, written = screen()
     told.request(Entry(kind="request", name="orders.place", reference="L5", status=200, milliseconds=1.0))
-    request = written.getvalue().partition("  ")[2]
+    request, delivered = written.getvalue().partition("  ")[2], delivery_line(TAKEN)
+    hostile = evolve(REFUSED.entry, reference="\x1b[2J", reason="no \x07")
+    control = delivery_line(evolve(REFUSED, entry=hostile, where="http://a/\x1b]0;"))
+    stopped = evolve(REFUSED, wait=None)
 
-    assert "200 notify payment.paid                L5" == delivery_line(TAKEN)
-    assert request.index("L5") == delivery_line(TAKEN).index("L5")
-
-
-@pytest.mark.parametrize(
-    ("facts", "words"),
-    [
-        ({"state": "dead", "tries": 7, "wait": None}, "given up after 7 attempts"),
-        ({"wait": None}, "again when the clock is advanced"),
-        ({"state": "delivered", "wait": None}, "connection refused  http"),
-    ],
-    ids=["dead letter", "the clock stands", "taken before"],
-)
-def test_what_comes_next(facts: dict[str, Any], words: str) -> None:
-    """The line of a delivery says what follows: nothing, the next attempt, or that the clock must be advanced."""
-    assert words in delivery_line(evolve(REFUSED, **facts))
-
-
-def test_control_characters_are_replaced() -> None:
-    """Control characters in numbers and addresses of merchants are replaced."""
-    entry = evolve(REFUSED.entry, reference="\x1b[2J", reason="no \x07")
-    told = delivery_line(evolve(REFUSED, entry=entry, where="http://a/\x1b]0;"))
-
-    assert "\x1b" not in told
-    assert "?[2J: no ?;" in told
+    assert line in {f"{failed}{moment + timedelta(seconds=5):%H:%M:%S}{where}" for moment in (before, after)}
+    assert "given up after 7 attempts" in delivery_line(evolve(stopped, state="dead", tries=7))
+    assert "again when the clock is advanced" in delivery_line(stopped)
+    assert "connection refused  http" in delivery_line(evolve(stopped, state="delivered"))
+    assert "200 notify payment.paid                L5" == delivered
+    assert request.index("L5") == delivered.index("L5")
+    assert (False, True) == ("\x1b" in control, "?[2J: no ?;" in control)
 
 
 def test_other_log_records(capsys: pytest.CaptureFixture[str]) -> None:

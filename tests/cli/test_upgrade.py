@@ -3,8 +3,9 @@
 import asyncio
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -120,52 +121,44 @@ def schema_of(path: Path) -> list[Any]:
         return [*marks, *db.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY 1, 2")]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("state", ["empty", "older"])
-def test_no_command_changes_tables_in_postgresql(postgres_dsn: str, state: str, command: tuple[str, ...]) -> None:
-    """On an empty database, or older tables, a command makes and migrates nothing, and names the next step."""
-    if state == "older":
-        make_tables(postgres_dsn, older(POSTGRES))
-    before = tables(postgres_dsn)
-    result = run(*command, journal=url(postgres_dsn))
+def check_refused(command: Sequence[str], journal: str, words: str = "payasync journal upgrade") -> None:
+    """Check that a command uses no journal, and names the next step."""
+    result = run(*command, journal=journal)
 
-    assert (2, "") == (result.exit_code, result.stdout)
-    assert "payasync journal upgrade" in result.stderr
-    assert before == tables(postgres_dsn)
+    assert (2, "", True) == (result.exit_code, result.stdout, words in result.stderr), command
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_no_command_migrates_a_file(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """On the file of an earlier payasync, a command migrates nothing, and names the next step."""
+def test_no_command_changes_tables(tmp_path: Path, postgres_dsn: str) -> None:
+    """On an empty database, or on tables of an earlier payasync, a command makes and migrates nothing.
+
+    If the file is missing, only the import makes one: a mistyped name would be an empty journal.
+    """
+    for command in COMMANDS:
+        if "import" not in command:
+            check_refused(command, "pay.db", "journal upgrade")
+        check_refused(command, url(postgres_dsn))
+    assert (["refunds.csv"], []) == ([each.name for each in tmp_path.iterdir()], tables(postgres_dsn))
     make_file(tmp_path / "pay.db", older(SQLITE))
-    before = schema_of(tmp_path / "pay.db")
-    result = run(*command, journal="pay.db")
+    make_tables(postgres_dsn, older(POSTGRES))
+    before = schema_of(tmp_path / "pay.db"), tables(postgres_dsn)
+    for words, journal in product(COMMANDS, ("pay.db", url(postgres_dsn))):
+        check_refused(words, journal)
 
-    assert (2, "") == (result.exit_code, result.stdout)
-    assert "payasync journal upgrade" in result.stderr
-    assert before == schema_of(tmp_path / "pay.db")
-
-
-@pytest.mark.parametrize("command", [each for each in COMMANDS if each[1:2] != ("import",)], ids=" ".join)
-def test_no_command_but_the_import_makes_a_file(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """If the file is missing, a command makes none: a mistyped name would be an empty journal."""
-    result = run(*command, journal="pay.db")
-
-    assert 2 == result.exit_code
-    assert "journal upgrade" in result.stderr
-    assert ["refunds.csv"] == [each.name for each in tmp_path.iterdir()]
+    assert before == (schema_of(tmp_path / "pay.db"), tables(postgres_dsn))
 
 
-def test_older_inbox_is_not_migrated_by_looking(tmp_path: Path) -> None:
-    """`payasync journal --inbox` shows an inbox of this version only, and names the next step."""
+def test_inbox_that_cannot_be_used(tmp_path: Path) -> None:
+    """The status shows an inbox of this version only. If an inbox cannot be upgraded, its journal is not, either."""
     make_file(tmp_path / "pay.db", SQLITE)
     make_file(tmp_path / "inbox.db", older(INBOX))
-    before = schema_of(tmp_path / "inbox.db")
-    result = run("journal", "--inbox", "inbox.db", journal="pay.db")
+    make_file(tmp_path / "old.db", older(SQLITE))
+    (tmp_path / "empty.db").write_bytes(b"")
+    before = schema_of(tmp_path / "inbox.db"), schema_of(tmp_path / "old.db")
+    check_refused(("journal", "--inbox", "inbox.db"), "pay.db", "payasync journal upgrade --inbox")
+    check_refused(("journal", "upgrade", "--inbox", "empty.db"), "old.db", "--inbox")
+    check_refused(("journal", "upgrade"), "", "neither --journal nor --inbox is given")
 
-    assert 2 == result.exit_code
-    assert "payasync journal upgrade --inbox" in result.stderr
-    assert before == schema_of(tmp_path / "inbox.db")
+    assert before == (schema_of(tmp_path / "inbox.db"), schema_of(tmp_path / "old.db"))
 
 
 def test_tables_elsewhere_are_no_empty_journal(postgres_dsn: str) -> None:
@@ -185,30 +178,36 @@ def lines(texts: Iterable[str]) -> list[str]:
     return [" ".join(each.splitlines()[0].split()) for each in texts]
 
 
-@pytest.mark.parametrize("state", ["missing", "older"])
-def test_file_is_upgraded(tmp_path: Path, state: str) -> None:
-    """`journal upgrade` makes or migrates the file, as `SqliteJournal` does; a second run changes nothing."""
+def test_journal_is_upgraded(tmp_path: Path, postgres_dsn: str) -> None:
+    """`journal upgrade` makes or migrates a file, as `SqliteJournal` does, or the tables of a schema, which it names.
+
+    A second run changes nothing.
+    """
+    path, good, schema = tmp_path / "pay.db", tmp_path / "good.db", "schema public"
+    make_file(good, SQLITE)
+    said = [
+        lines(run("journal", "upgrade", journal=each).stdout for _ in range(2))
+        for each in (path.name, url(postgres_dsn))
+    ]
+    for (first, second), where in zip(said, (str(path), schema), strict=True):
+        assert f"{where} is {DONE['missing']}" in first
+        assert f"{where} is up to date: version {KNOWN}." in second
+    assert sorted(map(str, schema_of(good))) == sorted(map(str, schema_of(path)))
+    assert (0o600, 0) == (path.stat().st_mode & 0o777, run("journal", journal=url(postgres_dsn)).exit_code)
+
+
+def test_older_journal_is_upgraded(tmp_path: Path, postgres_dsn: str) -> None:
+    """`journal upgrade` migrates the file or the tables of an earlier payasync."""
     path, good = tmp_path / "pay.db", tmp_path / "good.db"
     make_file(good, SQLITE)
-    if state == "older":
-        make_file(path, older(SQLITE))
-    said = lines(run("journal", "upgrade", journal="pay.db").stdout for _ in range(2))
+    make_file(path, older(SQLITE))
+    make_tables(postgres_dsn, older(POSTGRES))
+    said = lines(run("journal", "upgrade", journal=each).stdout for each in (path.name, url(postgres_dsn)))
 
-    assert f"The journal {path} is {DONE[state]}" == said[0]
-    assert f"The journal {path} is up to date: version {KNOWN}." == said[1]
+    assert [f"{path} is {DONE['older']}", f"schema public is {DONE['older']}"] == [
+        line[line.index(where) :] for line, where in zip(said, (str(path), "schema public"), strict=True)
+    ]
     assert sorted(map(str, schema_of(good))) == sorted(map(str, schema_of(path)))
-    assert 0o600 == path.stat().st_mode & 0o777
-
-
-@pytest.mark.parametrize("state", ["empty", "older"])
-def test_postgresql_is_upgraded(postgres_dsn: str, state: str) -> None:
-    """`journal upgrade` makes or migrates the tables, and says in which schema; a second run changes nothing."""
-    if state == "older":
-        make_tables(postgres_dsn, older(POSTGRES))
-    said = lines(run("journal", "upgrade", journal=url(postgres_dsn)).stdout for _ in range(2))
-
-    assert f"schema public is {DONE['missing' if state == 'empty' else state]}" in said[0]
-    assert f"schema public is up to date: version {KNOWN}." in said[1]
     assert 0 == run("journal", journal=url(postgres_dsn)).exit_code
 
 
@@ -244,17 +243,6 @@ def test_inbox_is_upgraded(tmp_path: Path, postgres_dsn: str) -> None:
     assert (1, True) == (len(alone), "schema public is new and empty: version 3." in alone[0])
 
 
-def test_all_is_looked_at_before_one_is_changed(tmp_path: Path) -> None:
-    """If the inbox cannot be upgraded, the journal stays as it is, too."""
-    (tmp_path / "inbox.db").write_bytes(b"")
-    make_file(tmp_path / "pay.db", older(SQLITE))
-    before = schema_of(tmp_path / "pay.db")
-    result = run("journal", "upgrade", "--inbox", "inbox.db", journal="pay.db")
-
-    assert (2, "", True) == (result.exit_code, result.stdout, "--inbox" in result.stderr)
-    assert before == schema_of(tmp_path / "pay.db")
-
-
 def test_upgrade_makes_tables_in_a_named_schema(postgres_dsn: str) -> None:
     """With `--schema`, a second merchant's tables are made, though another schema has some; none is made by mistake."""
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
@@ -269,25 +257,14 @@ def test_upgrade_makes_tables_in_a_named_schema(postgres_dsn: str) -> None:
     assert [2, 0, 0] == codes
 
 
-def test_upgrade_needs_a_store() -> None:
-    """Without a journal and an inbox, `journal upgrade` says what to give."""
-    result = run("journal", "upgrade")
+def test_journal_of_the_environment_is_trimmed(tmp_path: Path) -> None:
+    """White space and a byte order mark around the name are no part of it: another name is an empty journal.
 
-    assert (2, True) == (result.exit_code, "neither --journal nor --inbox is given" in result.stderr)
-
-
-@pytest.mark.parametrize("around", [" {}\n", "\ufeff{}", "{}\r\n"])
-def test_journal_of_the_environment_is_trimmed(tmp_path: Path, around: str) -> None:
-    """White space and a byte order mark around the name are no part of it: another name is an empty journal."""
+    Quotes around the name, which a file of variables may leave, are refused by the import, too.
+    """
     make_file(tmp_path / "pay.db", SQLITE)
-    result = run("journal", "list", journal=around.format("pay.db"))
+    for around in (" {}\n", "\ufeff{}", "{}\r\n"):
+        assert 0 == run("journal", "list", journal=around.format("pay.db")).exit_code
+    check_refused(("refund", "import", "refunds.csv"), "'pay.db'", "it has quotes around it")
 
-    assert (0, ["pay.db", "refunds.csv"]) == (result.exit_code, sorted(each.name for each in tmp_path.iterdir()))
-
-
-def test_journal_in_quotes_is_refused(tmp_path: Path) -> None:
-    """Quotes around the name, which a file of variables may leave, are refused by the import, too."""
-    result = run("refund", "import", "refunds.csv", journal="'pay.db'")
-
-    assert (2, True) == (result.exit_code, "it has quotes around it" in result.stderr)
-    assert ["refunds.csv"] == [each.name for each in tmp_path.iterdir()]
+    assert ["pay.db", "refunds.csv"] == sorted(each.name for each in tmp_path.iterdir())
