@@ -10,20 +10,12 @@ from payasync import (
     CreateRefund,
     CreateSubscription,
     Credentials,
-    DuplicateError,
-    InvalidSignatureError,
-    NoAnswerError,
-    NotSentError,
-    OutcomeUnknownError,
-    PayasyncError,
     Profile,
     QueryOrder,
     QueryPayment,
-    RateLimitedError,
     Request,
-    ServiceError,
     Session,
-    SessionClosedError,
+    errors,
 )
 from payasync.cli.call_result import Caller, result_of_error, result_of_response
 from payasync.cli.options import Address
@@ -48,9 +40,9 @@ def caller(request: Request[Any], profile: Profile = PROFILE, journal: str = "")
     return Caller(session, request, Address(journal) if journal else None, " --profile p.toml")
 
 
-LOST: Final = OutcomeUnknownError("lost", intent_id=7)
-SENDING: Final = OutcomeUnknownError("sending", intent_id=7, reason=BEING_SENT)
-PERMANENT: Final = NotSentError("bad certificate", permanent=True)
+LOST: Final = errors.OutcomeUnknownError("lost", intent_id=7)
+SENDING: Final = errors.OutcomeUnknownError("sending", intent_id=7, reason=BEING_SENT)
+PERMANENT: Final = errors.NotSentError("bad certificate", permanent=True)
 QUERY: Final = QueryOrder(out_trade_no="T1")
 QUARANTINED: Final = evolve(PROFILE, recovery=Recovery(quarantine=60.0))
 ASK: Final = "To ask the service what happened:"
@@ -64,7 +56,7 @@ FINAL: Final = (
     '"Not found" is final only 60 seconds after a write was sent, because the service may still carry it out.'
 )
 USED: Final = "Use another number only if this one belongs to another write."
-ADVICE: Final[list[tuple[Caller, PayasyncError, str, str, tuple[str, ...]]]] = [
+ADVICE: Final[list[tuple[Caller, errors.PayasyncError, str, str, tuple[str, ...]]]] = [
     (caller(CLOSE), LOST, "unknown", ASK, (QUERIED,)),
     (caller(CLOSE, journal="pay.db"), LOST, "unknown", ASK, (RECONCILED, QUERIED)),
     (caller(REFUND, SILENT), LOST, "unknown", "No journal has recorded it, so keep what is shown above.", ()),
@@ -76,19 +68,25 @@ ADVICE: Final[list[tuple[Caller, PayasyncError, str, str, tuple[str, ...]]]] = [
         "From that time on, this command asks the service:",
         (RECONCILED,),
     ),
-    (caller(QueryPayment(identifier="P1"), QUARANTINED), ServiceError("none", absent=True), "refused", FINAL, ()),
-    (caller(REFUND, SILENT), DuplicateError("used"), "duplicate", USED, ()),
+    (
+        caller(QueryPayment(identifier="P1"), QUARANTINED),
+        errors.ServiceError("none", absent=True),
+        "refused",
+        FINAL,
+        (),
+    ),
+    (caller(REFUND, SILENT), errors.DuplicateError("used"), "duplicate", USED, ()),
     (caller(REFUND), PERMANENT, "not sent", "Remove the cause, and run the command again.", ()),
-    (caller(REFUND), SessionClosedError("closed"), "not sent", "To try again, run the same command.", ()),
-    (caller(REFUND), RateLimitedError("429"), "refused", "Wait, and run the command again.", ()),
+    (caller(REFUND), errors.SessionClosedError("closed"), "not sent", "To try again, run the same command.", ()),
+    (caller(REFUND), errors.RateLimitedError("429"), "refused", "Wait, and run the command again.", ()),
     (
         caller(QUERY),
-        InvalidSignatureError("forged"),
+        errors.InvalidSignatureError("forged"),
         "no response",
         "To check the keys:",
         ("payasync doctor --profile p.toml",),
     ),
-    (caller(QUERY), NoAnswerError("silence"), "no response", "", ()),
+    (caller(QUERY), errors.NoAnswerError("silence"), "no response", "", ()),
 ]
 
 

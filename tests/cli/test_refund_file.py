@@ -14,23 +14,7 @@ from typing import Any, Final
 import pytest
 from attrs import asdict, evolve
 
-from payasync import (
-    ConfigurationError,
-    CreateRefund,
-    Done,
-    DuplicateError,
-    IntentConflictError,
-    InvalidArgumentError,
-    NotSentError,
-    OutcomeUnknownError,
-    PayasyncError,
-    Profile,
-    RefundResponse,
-    Refused,
-    ServiceError,
-    SessionClosedError,
-    StorageError,
-)
+from payasync import CreateRefund, Done, Profile, RefundResponse, Refused, errors
 from payasync.cli import refund_file
 from payasync.cli.refund_file import (
     ResultFile,
@@ -94,11 +78,11 @@ def test_other_columns_are_refused() -> None:
         HEADER.replace("refund_amt", " refund_amt"): "' refund_amt' is unknown",
     }
     for header, words in wrong.items():
-        with pytest.raises(InvalidArgumentError, match=r"^line 1: the columns must be ") as caught:
+        with pytest.raises(errors.InvalidArgumentError, match=r"^line 1: the columns must be ") as caught:
             read_rows(header, lambda _: None)
 
         assert words in str(caught.value)
-    with pytest.raises(InvalidArgumentError, match="line 3: not CSV"):
+    with pytest.raises(errors.InvalidArgumentError, match="line 3: not CSV"):
         rows("T1,R1,450,1", 'T1,"R2"x,450,1')
 
 
@@ -205,9 +189,9 @@ def test_result_of_a_former_run_is_replaced_at_once(path: Path) -> None:
 def test_another_file_is_left_alone(path: Path) -> None:
     """A file that is no result of an import is refused, and so is a path in a missing folder."""
     path.write_text("out_trade_no,out_refund_no\n")
-    with pytest.raises(ConfigurationError, match=r"is not a result of an import"):
+    with pytest.raises(errors.ConfigurationError, match=r"is not a result of an import"):
         ResultFile(path)
-    with pytest.raises(ConfigurationError, match="No such file"):
+    with pytest.raises(errors.ConfigurationError, match="No such file"):
         ResultFile(path.with_name("none") / "out.csv")
 
     assert "out_trade_no,out_refund_no\n" == path.read_text()
@@ -230,7 +214,7 @@ def test_import_goes_on_where_it_cannot_be_written(path: Path) -> None:
 
     Without a path, no file is made.
     """
-    with full(), pytest.raises(ConfigurationError, match="File too large"):
+    with full(), pytest.raises(errors.ConfigurationError, match="File too large"):
         ResultFile(path)
     with closing(ResultFile(path)) as result, closing(ResultFile(None)) as unwritten:
         path.mkdir()
@@ -262,7 +246,7 @@ def test_result_of_another_run_is_refused(path: Path) -> None:
     with closing(ResultFile(path)) as first:
         for named in (path, folder / path.name):
             with pytest.raises(
-                ConfigurationError, match=r"is locked, because another run writes it\. Nothing was sent"
+                errors.ConfigurationError, match=r"is locked, because another run writes it\. Nothing was sent"
             ):
                 ResultFile(named)
         first.add(row_result())
@@ -291,7 +275,7 @@ def test_run_that_begins_at_the_same_time_keeps_its_result(
 
     # Two processes meet at these points too rarely for a test.
     monkeypatch.setattr(refund_file, step, overtaken)
-    with pytest.raises(ConfigurationError, match="is locked, because another run writes it"):
+    with pytest.raises(errors.ConfigurationError, match="is locked, because another run writes it"):
         ResultFile(path)
 
     assert "of the other run" == partial.read_text()
@@ -310,7 +294,7 @@ def test_run_that_locks_the_new_file_first_keeps_it(path: Path, monkeypatch: pyt
     # Two processes meet at this point too rarely for a test.
     open_files = list[int]()
     monkeypatch.setattr(refund_file, "new_private", overtaken)
-    with pytest.raises(ConfigurationError, match="is locked, because another run writes it"):
+    with pytest.raises(errors.ConfigurationError, match="is locked, because another run writes it"):
         ResultFile(path)
     for each in open_files:
         os.close(each)
@@ -328,7 +312,7 @@ def test_file_of_another_run_is_refused(path: Path) -> None:
         for name in (path.name, "symlink", "hard"):
             with (
                 pytest.raises(
-                    InvalidArgumentError, match=f"{name}' is locked, because another run imports it"
+                    errors.InvalidArgumentError, match=f"{name}' is locked, because another run imports it"
                 ) as caught,
                 locked(path.with_name(name)),
             ):
@@ -368,11 +352,11 @@ def test_file_that_others_can_write_is_no_result(path: Path) -> None:
     for file in (path, beside(path)):
         file.write_text(f"{RESULT_HEADER}\n")
         file.chmod(0o664)
-        with pytest.raises(ConfigurationError, match=f"Run: chmod 600 {file}"):
+        with pytest.raises(errors.ConfigurationError, match=f"Run: chmod 600 {file}"):
             ResultFile(path)
         file.unlink()
     path.parent.chmod(0o757)
-    with pytest.raises(ConfigurationError, match=f"Run: chmod o-w {path.parent}"):
+    with pytest.raises(errors.ConfigurationError, match=f"Run: chmod o-w {path.parent}"):
         ResultFile(path)
 
     assert [] == list(path.parent.iterdir())
@@ -420,14 +404,16 @@ def done(profile: Profile = PROFILE, body: bytes = BODY) -> CallResult[RefundRes
     return Done(REFUND, RefundResponse(Reply(status=200, headers={}, body=body), profile.answer, profile.states))
 
 
-def not_made(error: PayasyncError) -> CallResult[RefundResponse]:
+def not_made(error: errors.PayasyncError) -> CallResult[RefundResponse]:
     """Return the result of a refund that was not made."""
     return Refused(REFUND, error)
 
 
-USED: Final[CallResult[RefundResponse]] = Unknown(REFUND, DuplicateError("HTTP 409", code="E9", message="used before"))
+USED: Final[CallResult[RefundResponse]] = Unknown(
+    REFUND, errors.DuplicateError("HTTP 409", code="E9", message="used before")
+)
 DOUBTFUL: Final[CallResult[RefundResponse]] = Unknown(
-    REFUND, OutcomeUnknownError("unknown", reason="another process sends it")
+    REFUND, errors.OutcomeUnknownError("unknown", reason="another process sends it")
 )
 
 
@@ -437,10 +423,10 @@ OF_ROW: Final[list[tuple[CallResult[RefundResponse], Intent | None, tuple[Word, 
     (done(), kept(state="succeeded"), ("succeeded", "SBX_OK", "done")),
     (done(body=DECLINED.body), kept(state="rejected", outcome=DECLINED, reason=FAILED), ("refused", "", FAILED)),
     (done(body=DECLINED.body), None, ("refused", "", FAILED)),
-    (not_made(ServiceError("400", code=7, message="none")), kept(state="rejected"), ("refused", "7", "none")),
-    (not_made(ServiceError("HTTP 400, refused")), kept(state="rejected"), ("refused", "", "HTTP 400, refused")),
-    (not_made(ServiceError("HTTP 400")), kept(state="manual"), ("manual", "", "HTTP 400")),
-    (not_made(NotSentError("no connection")), kept(state="rejected"), ("unsent", "", "no connection")),
+    (not_made(errors.ServiceError("400", code=7, message="none")), kept(state="rejected"), ("refused", "7", "none")),
+    (not_made(errors.ServiceError("HTTP 400, refused")), kept(state="rejected"), ("refused", "", "HTTP 400, refused")),
+    (not_made(errors.ServiceError("HTTP 400")), kept(state="manual"), ("manual", "", "HTTP 400")),
+    (not_made(errors.NotSentError("no connection")), kept(state="rejected"), ("unsent", "", "no connection")),
     (USED, None, ("unknown", "E9", "used before")),
     (USED, kept(state="unknown", reason="HTTP 409"), ("unknown", "E9", "used before")),
     (USED, kept(state="manual", reason="refundAmt is 1"), ("manual", "E9", "used before")),
@@ -479,10 +465,10 @@ def test_row_that_only_an_earlier_run_may_have_sent() -> None:
         (kept(state="sending"), "unknown"),
         *((kept(state=state), state) for state in ("unknown", "manual", "accepted", "succeeded")),
     ]
-    closed = StorageError("the journal is closed"), SessionClosedError("closed", sent=False)
+    closed = errors.StorageError("the journal is closed"), errors.SessionClosedError("closed", sent=False)
     for (intent, word), error in product(cases, closed):
         assert word == row_result_of_call(ROW, Refused(REFUND, error), intent, PROFILE).state
-    whys = {"no connection": NotSentError("no connection"), "not begun": closed[1]}
+    whys = {"no connection": errors.NotSentError("no connection"), "not begun": closed[1]}
     for words, error in whys.items():
         found = row_result_of_call(ROW, Refused(REFUND, error), None, PROFILE, unread="it is locked")
 
@@ -504,7 +490,7 @@ def test_number_of_another_refund() -> None:
     for state, changes, word, message in cases:
         before = kept(state=state, request={"out_trade_no": "T1", "total_amt": 450, "refund_amt": 10})
         row = evolve(ROW, request=evolve(REFUND, **{"refund_amt": 10, **changes}))
-        found = row_result_of_call(row, Refused(REFUND, IntentConflictError("another request")), before, PROFILE)
+        found = row_result_of_call(row, Refused(REFUND, errors.IntentConflictError("another request")), before, PROFILE)
 
         assert word == found.state
         assert found.message.startswith(f"R1 {message}")

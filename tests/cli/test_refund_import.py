@@ -21,19 +21,15 @@ from rich.console import Console
 
 from payasync import (
     Auth,
-    AuthenticationError,
     CreateRefund,
     Done,
-    NotSentError,
-    OutcomeUnknownError,
-    PayasyncError,
     Profile,
     RefundResponse,
     Refused,
     RetryPolicy,
-    ServiceError,
     Session,
     SortedPairs,
+    errors,
 )
 from payasync.cli import refund_import
 from payasync.cli.commands import payasync
@@ -53,7 +49,6 @@ from payasync.cli.refund_import import (
 )
 from payasync.cli.sandbox import environment_of
 from payasync.clocks import Pace
-from payasync.errors import StorageError
 from payasync.journal import Journal, SqliteJournal
 from payasync.journal.intents import Draft, Intent
 from payasync.journal.reconciler import LONGEST, SILENT
@@ -594,7 +589,7 @@ class Full(SqliteJournal):
 
     async def bind(self, merchant: str, service: str) -> None:
         """Fail."""
-        raise StorageError("the disk is full", reference=merchant, reason=service)
+        raise errors.StorageError("the disk is full", reference=merchant, reason=service)
 
 
 def test_full_disk(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -612,7 +607,7 @@ class Unreadable(SqliteJournal):
 
     async def find(self, operation: str, reference: str, *, merchant: str | None = None) -> list[Intent]:
         """Fail."""
-        raise StorageError("the disk is gone", operation=operation, reference=reference or merchant)
+        raise errors.StorageError("the disk is gone", operation=operation, reference=reference or merchant)
 
 
 async def test_unreadable_journal(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -751,7 +746,7 @@ def done(attempts: int = 1) -> CallResult[RefundResponse]:
     return Done(REFUND, RefundResponse(reply, PROFILE.answer, PROFILE.states))
 
 
-def refused(error: PayasyncError) -> CallResult[RefundResponse]:
+def refused(error: errors.PayasyncError) -> CallResult[RefundResponse]:
     """Return a refund that was not made."""
     error.add(attempts=1)
     return Refused(REFUND, error)
@@ -759,16 +754,16 @@ def refused(error: PayasyncError) -> CallResult[RefundResponse]:
 
 def unanswered(attempts: int = 1) -> CallResult[RefundResponse]:
     """Return a refund without a response; without attempts, the journal has refused to send it."""
-    return Unknown(REFUND, OutcomeUnknownError("no response", attempts=attempts))
+    return Unknown(REFUND, errors.OutcomeUnknownError("no response", attempts=attempts))
 
 
 def denied(status: int = 403) -> CallResult[RefundResponse]:
     """Return a refund for which the service rejects the keys."""
-    return refused(AuthenticationError(f"HTTP {status}", http_status=status))
+    return refused(errors.AuthenticationError(f"HTTP {status}", http_status=status))
 
 
-BAD_REQUEST: Final = refused(ServiceError("HTTP 400"))
-NOT_SENT: Final = refused(NotSentError("no connection"))
+BAD_REQUEST: Final = refused(errors.ServiceError("HTTP 400"))
+NOT_SENT: Final = refused(errors.NotSentError("no connection"))
 
 
 STOPS: Final = [
