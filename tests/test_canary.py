@@ -121,23 +121,6 @@ async def failure(service: Recorder, ask: Ask, **settings: Any) -> PayasyncError
     return caught.value
 
 
-def test_canaries_sing() -> None:
-    """The search finds a canary in a local variable, in a hidden context and in a group."""
-
-    def fails(key: str) -> None:
-        raise ValueError(len(key))
-
-    with pytest.raises(ValueError, match="25") as plain:
-        fails(CANARIES["secret_key"])
-    hidden, grouped = KeyError("hidden"), ExceptionGroup("all", [plain.value])
-    hidden.__context__ = plain.value
-    hidden.__suppress_context__ = True
-
-    assert ["traceback"] == singing(written(plain.value))
-    assert ["traceback"] == singing(written(hidden))
-    assert ["traceback"] == singing(written(grouped))
-
-
 KEYED: Final = evolve(
     GATE, auth=Auth(header="X-Auth", value="Basic {basic}", headers={"X-Keys": "{public_key}/{secret_key}"})
 )

@@ -25,24 +25,9 @@ from payasync.cli.commands import payasync as payasync_command
 from payasync.endpoints import ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES
 from payasync.errors import ServiceError
 from payasync.journal.intents import TRANSITIONS
+from payasync.profile import schema
 from payasync.profile.profile import Profile
 from payasync.profile.readiness import inspect_groups
-from payasync.profile.schema import (
-    CODE_LISTS,
-    KINDS,
-    OPEN_FIELDS,
-    REFUSALS,
-    Accept,
-    AnswerShape,
-    Auth,
-    Endpoint,
-    HttpCodes,
-    NotificationShape,
-    Parameter,
-    Recovery,
-    SandboxShape,
-    SignedHeader,
-)
 from payasync.profile.wire_names import OURS
 from payasync.resources.polling import Namespace
 from payasync.sandbox import Sandbox
@@ -65,30 +50,30 @@ FORMS: Final = re.findall(
 )
 """The sandbox's forms: the name of each, and its fields."""
 TABLES: Final[Mapping[str, type]] = {
-    "endpoints.refunds.status": Endpoint,
-    "auth": Auth,
-    "accept": Accept,
-    "status.payment": Parameter,
-    "answer": AnswerShape,
-    "answer.header": SignedHeader,
-    "http": HttpCodes,
-    "recovery": Recovery,
-    "notification": NotificationShape,
-    "notification.header": SignedHeader,
-    "sandbox": SandboxShape,
+    "endpoints.refunds.status": schema.Endpoint,
+    "auth": schema.Auth,
+    "accept": schema.Accept,
+    "status.payment": schema.Parameter,
+    "answer": schema.AnswerShape,
+    "answer.header": schema.SignedHeader,
+    "http": schema.HttpCodes,
+    "recovery": schema.Recovery,
+    "notification": schema.NotificationShape,
+    "notification.header": schema.SignedHeader,
+    "sandbox": schema.SandboxShape,
 }
 """The tables of a profile, each with the arguments that are its keys."""
 NAMES: Final[Mapping[str, Iterable[str]]] = {
     "signature": ("family", *fields_dict(SortedPairs), *fields_dict(Template)),
     "idempotency": ("header", "lifetime"),
-    "fields": (*OPEN_FIELDS, *OURS),
-    "codes": CODE_LISTS,
+    "fields": (*schema.OPEN_FIELDS, *OURS),
+    "codes": schema.CODE_LISTS,
     "states.order": ORDER_STATES,
     "states.refund": REFUND_STATES,
     "states.subscription": SUBSCRIPTION_STATES,
-    "notification.kinds": KINDS,
-    "notification.id": KINDS,
-    "sandbox.codes": REFUSALS,
+    "notification.kinds": schema.KINDS,
+    "notification.id": schema.KINDS,
+    "sandbox.codes": schema.REFUSALS,
 }
 """Tables whose keys are names, or of which no profile has all keys."""
 
@@ -137,7 +122,7 @@ async def test_examples_are_profiles() -> None:
 
 
 ASSUMED: Final = {
-    *(f"http.{name}" for name in HttpCodes.__annotations__),
+    *(f"http.{name}" for name in schema.HttpCodes.__annotations__),
     *(f"answer.{name}" for name in ("amounts", "code_optional", "must")),
     *("endpoints.orders.query.number", "endpoints.refunds.status.number", "notification.amounts", "notification.must"),
     *(f"signature.{name}" for name in ("skip_null", "booleans", "numbers")),
@@ -175,9 +160,11 @@ def test_table_of_answer() -> None:
     section = PAGE.partition("\n#### All keys of `[answer]`\n")[2].partition("\n### ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", section, re.MULTILINE)
     texts: dict[str, Any] = {"not given": None, '`"as sent"`': "as sent", '`""`': "", "`[]`": (), "`false`": False}
-    texts |= {"`300`": 300, "`{}`": fields(AnswerShape).must.default}
+    texts |= {"`300`": 300, "`{}`": fields(schema.AnswerShape).must.default}
 
-    assert {each.name: each.default for each in fields(AnswerShape)} == {name: texts[default] for name, default in rows}
+    assert {each.name: each.default for each in fields(schema.AnswerShape)} == {
+        name: texts[default] for name, default in rows
+    }
 
 
 def test_guide_shows_what_the_commands_write(tmp_path: Path) -> None:
@@ -237,8 +224,16 @@ def all_keys() -> Iterator[str]:
 
 def test_defaults_are_true() -> None:
     """Each default that the page names is a default of the code."""
-    shapes = Profile(), SortedPairs(), Auth(), AnswerShape(), HttpCodes(), NotificationShape(), SandboxShape()
-    parts = [*shapes, Parameter("orderNo"), SignedHeader(signature="X-Signature")]
+    shapes = (
+        Profile(),
+        SortedPairs(),
+        schema.Auth(),
+        schema.AnswerShape(),
+        schema.HttpCodes(),
+        schema.NotificationShape(),
+        schema.SandboxShape(),
+    )
+    parts = [*shapes, schema.Parameter("orderNo"), schema.SignedHeader(signature="X-Signature")]
     for key in DEFAULTS:
         name, value = next(iter(tomllib.loads(key).items()))
         held = [getattr(part, name) for part in parts if hasattr(part, name)]

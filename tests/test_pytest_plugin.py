@@ -31,9 +31,7 @@ async def pay_and_refund(payasync_sandbox, payasync_session, payasync_customer, 
     assert 200 == payasync_sandbox.ledger.refunded("T1")
 """
 
-AWAITING: Final = (
-    PAYING
-    + """
+AWAITING: Final = """
 import pytest
 
 @pytest.fixture
@@ -46,11 +44,8 @@ async def test_paying(time, payasync_sandbox, payasync_session, payasync_custome
     assert 0 == payasync_sandbox.ledger.orders()
     await pay_and_refund(payasync_sandbox, payasync_session, payasync_customer, payasync_receiver)
 """
-)
 
-BLOCKING: Final = (
-    PAYING
-    + """
+BLOCKING: Final = """
 import asyncio
 
 def test_blocking(payasync_sandbox, payasync_session, payasync_customer, payasync_receiver):
@@ -60,10 +55,13 @@ def test_blocking(payasync_sandbox, payasync_session, payasync_customer, payasyn
     assert order == payasync_receiver.next().document["data"]["outTradeNo"]
     assert "paid" == payasync_sandbox.call(payasync_session.orders.query, order).state
 
+def test_account(payasync_sandbox, payasync_receiver):
+    order = payasync_sandbox.given.paid_order()
+    assert order == payasync_receiver.next().document["data"]["outTradeNo"]
+
 def test_running_a_loop(payasync_sandbox, payasync_session, payasync_customer, payasync_receiver):
     asyncio.run(pay_and_refund(payasync_sandbox, payasync_session, payasync_customer, payasync_receiver))
 """
-)
 
 FAILING: Final = """
 import pytest
@@ -115,22 +113,22 @@ def test_never_fires(payasync_sandbox):
 NOT_PROVOKED: Final = """
 import pytest
 
-def test_fails(payasync_sandbox):
+@pytest.fixture(autouse=True)
+def fault(payasync_sandbox):
     payasync_sandbox.faults.latency("orders.close", seconds=0.001)
+
+def test_fails():
     raise AssertionError
 
-def test_skips(payasync_sandbox):
-    payasync_sandbox.faults.latency("orders.close", seconds=0.001)
+def test_skips():
     pytest.skip("not today")
 
 @pytest.mark.xfail
-def test_is_marked(payasync_sandbox):
-    payasync_sandbox.faults.latency("orders.close", seconds=0.001)
+def test_is_marked():
     raise AssertionError
 
 @pytest.fixture
-def broken(payasync_sandbox):
-    payasync_sandbox.faults.latency("orders.close", seconds=0.001)
+def broken():
     raise LookupError
 
 def test_has_no_chance(broken):
@@ -180,36 +178,6 @@ def test_hanging(pending):
     raise AssertionError
 """
 
-RECEIVING: Final = """
-import pytest
-import urllib.error
-import urllib.request
-from payasync.errors import WaitTimeoutError
-
-def test_account(payasync_sandbox, payasync_receiver):
-    order = payasync_sandbox.given.paid_order()
-    assert order == payasync_receiver.next().document["data"]["outTradeNo"]
-
-def test_bad_answer(payasync_sandbox, payasync_receiver):
-    payasync_receiver.answer_badly(503)
-    payasync_sandbox.given.paid_order()
-    payasync_receiver.next()
-    payasync_sandbox.settle()
-    assert [503] == [each.status for each in payasync_sandbox.ledger.deliveries()]
-
-def test_nothing_comes(payasync_receiver):
-    with pytest.raises(WaitTimeoutError, match="within 0.01 seconds"):
-        payasync_receiver.next(timeout=0.01)
-
-def test_forged(payasync_receiver):
-    forged = urllib.request.Request(payasync_receiver.url, data=b"{}", method="POST")
-    with pytest.raises(urllib.error.HTTPError, match="400") as refused:
-        urllib.request.urlopen(forged)
-    refused.value.close()
-    assert ["webhook-timestamp is not a number of seconds"] == [each.wrong for each in payasync_receiver.received]
-    with pytest.raises(WaitTimeoutError, match="1 were refused"):
-        payasync_receiver.next(timeout=0.01)
-"""
 
 UNUSED: Final = """
 import sys
@@ -220,15 +188,14 @@ def test_nothing():
 """
 
 SUITES: Final = {
-    "awaiting": AWAITING.replace("{mark}", ""),
-    "blocking": BLOCKING,
+    "awaiting": PAYING + AWAITING.replace("{mark}", ""),
+    "blocking": PAYING + BLOCKING,
     "failing": FAILING,
     "own_profile": OWN_PROFILE,
     "faults": FAULTS,
     "not_provoked": NOT_PROVOKED,
     "closed": CLOSED,
     "hanging": HANGING,
-    "receiving": RECEIVING,
 }
 ASYNCIO: Final = ("-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function")
 ANYIO: Final = ("-p", "anyio.pytest_plugin")
@@ -263,14 +230,13 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> str:
     return done.stdout
 
 
-def test_serves_asynchronous_suites(ran: str) -> None:
-    """The test's own loop runs the fixtures, and each test gets new ones."""
-    assert {"PASSED": 3} == ends(ran, "awaiting")
+def test_serves_suites_of_each_kind(ran: str) -> None:
+    """The test's own loop runs the fixtures, and each test gets new ones. A suite may override `payasync_profile`.
 
-
-def test_serves_synchronous_suites(ran: str) -> None:
-    """Without an asyncio plugin the same calls block, and a test may also run its own loop."""
-    assert {"PASSED": 2} == ends(ran, "blocking")
+    Without an asyncio plugin the same calls block, and a test may also run its own loop.
+    """
+    assert [3, 3, 1] == [ends(ran, suite)["PASSED"] for suite in ("awaiting", "blocking", "own_profile")]
+    assert {"PASSED": 7} == ends(ran, "(?:awaiting|blocking|own_profile)")
 
 
 def test_failure_shows_the_timeline(ran: str) -> None:
@@ -281,11 +247,6 @@ def test_failure_shows_the_timeline(ran: str) -> None:
     assert "T9" in shown(ran, "test_failing_later").partition(TIMELINE)[2]
     assert TIMELINE not in shown(ran, "test_without")
     assert "PASSING" not in ran
-
-
-def test_speaks_the_profile_of_the_suite(ran: str) -> None:
-    """A suite that overrides `payasync_profile` gets a sandbox and a session with that profile."""
-    assert {"PASSED": 1} == ends(ran, "own_profile")
 
 
 def test_fault_that_never_fired_fails_the_test(ran: str) -> None:
@@ -315,11 +276,6 @@ def test_failure_shows_requests_in_progress(ran: str) -> None:
     assert re.fullmatch(pattern, timeline.splitlines()[-1])
 
 
-def test_receiver(ran: str) -> None:
-    """The receiver accepts genuine notifications, answers badly on demand, and refuses forged ones."""
-    assert {"PASSED": 4} == ends(ran, "receiving")
-
-
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a suite of one file, with only this plugin and the named ones; warnings are errors."""
@@ -343,7 +299,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
 )
 def test_serves_asynchronous_suites_of_other_plugins(mark: str, options: tuple[str, ...], run: Run) -> None:
     """With any asyncio plugin, the test's own loop runs the fixtures, and each test gets new ones."""
-    run(AWAITING.replace("{mark}", mark), *options).assert_outcomes(passed=3)
+    run(PAYING + AWAITING.replace("{mark}", mark), *options).assert_outcomes(passed=3)
 
 
 @pytest.mark.long
@@ -366,12 +322,8 @@ def test_fixtures_are_described(run: Run) -> None:
 
 
 def test_costs_nothing_where_it_is_not_used(run: Run) -> None:
-    """Without a fixture in use, only the plugin module itself is loaded."""
+    """Without a fixture in use, only the plugin module itself is loaded, which is found by its entry point."""
     run(UNUSED).assert_outcomes(passed=1)
-
-
-def test_is_installed_with_the_package() -> None:
-    """The plugin is found by its entry point."""
     found = entry_points(group="pytest11")["pytest_payasync"].load()
 
     assert "pytest_plugin.py" == Path(found.__file__).name

@@ -442,21 +442,37 @@ async def test_intent_of_a_write() -> None:
     assert (2 * len(WRITES), False) == (len(service.requests), b"invoice-42" in service.received)
 
 
-async def test_middleware_sees_each_attempt_before_it_is_signed() -> None:
-    """A user's layer sees each attempt once, without nonce, signature or key."""
-    seen: list[Call] = []
+async def test_middleware() -> None:
+    """A user's layers see each attempt once, without nonce, signature or key; the first of the list is outermost.
 
-    async def layer(call: Call, send: Send) -> Reply:
+    What a layer adds is sent and signed.
+    """
+    seen, order = list[Call](), list[str]()
+
+    async def outer(call: Call, send: Send) -> Reply:
         seen.append(call)
+        order.append("outer in")
+        try:
+            return await send(call.with_fields(deviceNo="7").with_headers({"X-Device": "7"}))
+        finally:
+            order.append("outer out")
+
+    async def inner(call: Call, send: Send) -> Reply:
+        order.append("inner")
         return await send(call)
 
     with recorder(listening=False) as service:
-        async with pay_with(service, middleware=[layer], retry=FAST, on_event=opening(service)) as pay:
+        async with pay_with(service, middleware=[outer, inner], retry=FAST, on_event=opening(service)) as pay:
             await query(pay)
+    sent = signatures.fields(service.only)
 
     assert [1, 2] == [call.attempt for call in seen]
     assert [{"merchantId": "M1", "outTradeNo": "T1"}] * 2 == [dict(call.fields) for call in seen]
     assert [{}] * 2 == [dict(call.headers) for call in seen]
+    assert ["outer in", "inner", "outer out"] * 2 == order
+    assert ("7", ["7"]) == (sent["deviceNo"], service.only.header("X-Device"))
+    assert "deviceNo=7" in signatures.signed_text(sent)
+    assert signed_by_m1(service.only)
 
 
 def opening(service: Recorder) -> Callable[[Event], None]:
@@ -469,45 +485,11 @@ def opening(service: Recorder) -> Callable[[Event], None]:
     return on_event
 
 
-async def test_what_middleware_adds_is_signed() -> None:
-    """A field that a layer adds is sent and signed."""
+async def test_events_tell_the_story(caplog: pytest.LogCaptureFixture) -> None:
+    """`on_event` receives each attempt, retry and unknown outcome, in order, with the call's reference.
 
-    async def layer(call: Call, send: Send) -> Reply:
-        return await send(call.with_fields(deviceNo="7").with_headers({"X-Device": "7"}))
-
-    with recorder() as service:
-        async with pay_with(service, middleware=[layer]) as pay:
-            await query(pay)
-    sent = signatures.fields(service.only)
-
-    assert "7" == sent["deviceNo"]
-    assert ["7"] == service.only.header("X-Device")
-    assert "deviceNo=7" in signatures.signed_text(sent)
-    assert signatures.hmac_sha256(signatures.signed_text(sent), "signing key of M1") == sent["sign"]
-
-
-async def test_middleware_is_outermost_first() -> None:
-    """The first layer of the list is outermost: first with the call, last with the reply."""
-    order: list[str] = []
-
-    def named(name: str) -> Callable[[Call, Send], Awaitable[Reply]]:
-        async def layer(call: Call, send: Send) -> Reply:
-            order.append(f"{name} in")
-            reply = await send(call)
-            order.append(f"{name} out")
-            return reply
-
-        return layer
-
-    with recorder() as service:
-        async with pay_with(service, middleware=[named("a"), named("b")]) as pay:
-            await query(pay)
-
-    assert ["a in", "b in", "b out", "a out"] == order
-
-
-async def test_events_tell_the_story() -> None:
-    """`on_event` receives each attempt, retry and unknown outcome, in order, with the call's reference."""
+    An error of `on_event` is logged, and the call goes on.
+    """
     told: list[Event] = []
     with recorder(RESET, listening=False) as service:
         open_door = opening(service)
@@ -515,6 +497,7 @@ async def test_events_tell_the_story() -> None:
         def on_event(event: Event) -> None:
             told.append(event)
             open_door(event)
+            raise ValueError(event)
 
         async with pay_with(service, on_event=on_event, retry=FAST) as pay:
             with pytest.raises(errors.OutcomeUnknownError):
@@ -526,20 +509,7 @@ async def test_events_tell_the_story() -> None:
     assert [(1, "NotSentError"), (2, "NoAnswerError")] == [
         (event.attempt, event.error) for event in told if isinstance(event, Attempted)
     ]
-
-
-async def test_observer_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """An error of `on_event` is logged, and the call goes on."""
-
-    def on_event(event: Event) -> None:
-        raise ValueError(event)
-
-    with recorder() as service:
-        async with pay_with(service, on_event=on_event) as pay:
-            response = await query(pay)
-
-    assert 200 == response.http_status
-    assert ["on_event raised; the call goes on"] == [record.message for record in caplog.records if record.exc_info]
+    assert ["on_event raised; the call goes on"] * 4 == [each.message for each in caplog.records if each.exc_info]
 
 
 ENVIRON: Final = {

@@ -55,37 +55,34 @@ RESOLVED: Final = (
 FINAL: Final = (
     '"Not found" is final only 60 seconds after a write was sent, because the service may still carry it out.'
 )
+
+
+NEVER_FINAL: Final = (
+    '"Not found" is not final without recovery.quarantine in the profile, because the service may still carry it out. '
+    "To send it again, use the same number."
+)
 USED: Final = "Use another number only if this one belongs to another write."
+DOCTOR: Final = ("payasync doctor --profile p.toml",)
+ABSENT: Final = errors.ServiceError("none", absent=True)
+LIMITED: Final = errors.RateLimitedError("429", retry_after=90.0)
+OPEN: Final = evolve(PROFILE, recovery=Recovery())
+LATER: Final = "From that time on, this command asks the service:"
+IN_JOURNAL: Final = caller(SUBSCRIBE, journal="pay.db")
 ADVICE: Final[list[tuple[Caller, errors.PayasyncError, str, str, tuple[str, ...]]]] = [
     (caller(CLOSE), LOST, "unknown", ASK, (QUERIED,)),
     (caller(CLOSE, journal="pay.db"), LOST, "unknown", ASK, (RECONCILED, QUERIED)),
     (caller(REFUND, SILENT), LOST, "unknown", "No journal has recorded it, so keep what is shown above.", ()),
-    (caller(SUBSCRIBE, journal="pay.db"), LOST, "unknown", "Once you know what happened, record it:", RESOLVED),
-    (
-        caller(SUBSCRIBE, journal="pay.db"),
-        SENDING,
-        "unknown",
-        "From that time on, this command asks the service:",
-        (RECONCILED,),
-    ),
-    (
-        caller(QueryPayment(identifier="P1"), QUARANTINED),
-        errors.ServiceError("none", absent=True),
-        "refused",
-        FINAL,
-        (),
-    ),
+    (IN_JOURNAL, LOST, "unknown", "Once you know what happened, record it:", RESOLVED),
+    (IN_JOURNAL, SENDING, "unknown", LATER, (RECONCILED,)),
+    (caller(QueryPayment(identifier="P1"), QUARANTINED), ABSENT, "refused", FINAL, ()),
+    (caller(QUERY, OPEN), ABSENT, "refused", NEVER_FINAL, ()),
     (caller(REFUND, SILENT), errors.DuplicateError("used"), "duplicate", USED, ()),
     (caller(REFUND), PERMANENT, "not sent", "Remove the cause, and run the command again.", ()),
     (caller(REFUND), errors.SessionClosedError("closed"), "not sent", "To try again, run the same command.", ()),
     (caller(REFUND), errors.RateLimitedError("429"), "refused", "Wait, and run the command again.", ()),
-    (
-        caller(QUERY),
-        errors.InvalidSignatureError("forged"),
-        "no response",
-        "To check the keys:",
-        ("payasync doctor --profile p.toml",),
-    ),
+    (caller(REFUND), LIMITED, "refused", "Wait 90 seconds, and run the command again.", ()),
+    (caller(QUERY), errors.AuthenticationError("denied"), "refused", "To check the keys:", DOCTOR),
+    (caller(QUERY), errors.InvalidSignatureError("forged"), "no response", "To check the keys:", DOCTOR),
     (caller(QUERY), errors.NoAnswerError("silence"), "no response", "", ()),
 ]
 

@@ -200,25 +200,21 @@ def marks(result: Result, mark: str) -> list[str]:
 
 
 def test_what_is_left_to_do_stands_first(toml: str) -> None:
-    """The output begins with the missing variables, and the number of groups that are not ready."""
+    """The output begins with errors, then missing variables, and the number of groups that are not ready.
+
+    Without a profile, the summary says how to give one.
+    """
     missing, unanswered = summary(run("--profile", toml, columns=1000))
+    wrong, fewer, bare = summary(run("--base-url", "http://127.0.0.1:1", environ={"PAYASYNC_MERCHANT_ID": "M1"}))
 
     unset = "PAYASYNC_MERCHANT_ID, PAYASYNC_SECRET_KEY, PAYASYNC_SIGNING_KEY, PAYASYNC_BASE_URL"
+    given = " no profile is given. Give --profile FILE, or set PAYASYNC_PROFILE; for the sandbox, the word sandbox"
     assert f"missing 4 set {unset}" == missing
     assert f"open 6 set in {toml} what your calls need: see below" == unanswered
-
-
-def test_what_is_wrong_stands_before_what_is_missing() -> None:
-    """Errors are listed before missing settings. Without a profile, the summary says how to give one."""
-    environ = {"PAYASYNC_MERCHANT_ID": "M1"}
-    wrong, missing, unanswered = summary(run("--base-url", "http://127.0.0.1:1", environ=environ))
-
     assert "wrong 1 correct Connection: see below" == wrong
-    assert "missing 2 set PAYASYNC_SECRET_KEY, PAYASYNC_SIGNING_KEY" == missing
-    assert " no profile is given. Give --profile FILE, or set PAYASYNC_PROFILE; for the sandbox, the word sandbox" in (
-        unanswered
-    )
-    assert unanswered.endswith(". To write a file: payasync profile init")
+    assert "missing 2 set PAYASYNC_SECRET_KEY, PAYASYNC_SIGNING_KEY" == fewer
+    assert given in bare
+    assert bare.endswith(". To write a file: payasync profile init")
 
 
 def test_nothing_is_left_to_do(tmp_path: Path) -> None:
@@ -343,28 +339,25 @@ def test_what_anybody_could_write(tmp_path: Path) -> None:
         assert (1, mended) == (result.exit_code, others.exit_code == 0)
 
 
-def test_shorter_rsa_keys_are_a_warning(tmp_path: Path) -> None:
-    """A profile that allows RSA keys of fewer than 2048 bits is a warning, and an answered point of the audit."""
-    toml = tmp_path / "service.toml"
-    toml.write_text('signature = {algorithm = "rsa-sha256", encoding = "hex", min_rsa_bits = 1024}')
-    result, _ = with_keys(str(toml))
-    points = {point.name: (point.status, point.value) for point in Profile.from_file(toml).audit()}
+def test_weak_keys_are_a_warning(toml: str, tmp_path: Path) -> None:
+    """A shared secret of 8 to 15 characters is a warning; a shorter one is "wrong".
 
-    words = "is 1024: keys of fewer than 2048 bits could be broken. Ask the service for longer ones"
-    assert f"warning signature.min_rsa_bits {words}" in lines(result)
-    assert ("answered", 1024) == points["signature.min_rsa_bits"]
-    assert "signature.min_rsa_bits" not in {point.name for point in Profile().audit()}
-
-
-def test_short_secret_is_a_warning(toml: str) -> None:
-    """A shared secret of 8 to 15 characters is a warning; a shorter one is "wrong"."""
+    A profile that allows RSA keys of fewer than 2048 bits is a warning, and an answered point of the audit.
+    """
     warned, told = with_keys(toml, signing_key="canary-123")
     wrong, _ = with_keys(toml, signing_key="canary1")
+    rsa = tmp_path / "rsa.toml"
+    rsa.write_text('signature = {algorithm = "rsa-sha256", encoding = "hex", min_rsa_bits = 1024}')
+    points = {point.name: (point.status, point.value) for point in Profile.from_file(rsa).audit()}
 
     short = "credentials.signing_key has fewer than 16 characters, and could be guessed: ask for a longer one"
     assert [f"warning PAYASYNC_SIGNING_KEY {short}"] == told
     assert "warning 1 correct PAYASYNC_SIGNING_KEY: see below" in summary(warned)
     assert (0, 1) == (warned.exit_code, wrong.exit_code)
+    words = "is 1024: keys of fewer than 2048 bits could be broken. Ask the service for longer ones"
+    assert f"warning signature.min_rsa_bits {words}" in lines(with_keys(str(rsa))[0])
+    assert ("answered", 1024) == points["signature.min_rsa_bits"]
+    assert "signature.min_rsa_bits" not in {point.name for point in Profile().audit()}
 
 
 def test_quotes_around_a_key_are_wrong(toml: str) -> None:

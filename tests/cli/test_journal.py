@@ -104,11 +104,21 @@ def stored(path: Path, intent_id: int) -> Intent:
     return in_journal(path, work)
 
 
-def test_list_shows_each(path: Path) -> None:
-    """`list` shows each intent with operation, number, amount and reason. If there are more, it says how to go on."""
-    result = run("list", "--journal", str(path))
+def test_list_shows_each(path: Path, tmp_path: Path) -> None:
+    """`list` shows each intent with operation, number, amount and reason. If there are more, it says how to go on.
+
+    Of a long journal a table shows the first 100, and `list --json` prints all. No line ends with a space.
+    """
+    many = tmp_path / "many.db"
+
+    async def fill(journal: SqliteJournal) -> None:
+        await asyncio.gather(*(journal.add(refund(f"R{each}"), merchant="M1") for each in range(PAGE + 1)))
+
+    in_journal(many, fill)
+    result, page = run("list", "--journal", str(path)), run("list", "--journal", str(path), "--limit", "2").output
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
-    page = run("list", "--journal", str(path), "--limit", "2").output
+    *table, hint = run("list", "--journal", str(many), "--state", "new").output.splitlines()
+    whole = [*result.output.splitlines(), *shown(stored(path, 1)).splitlines()]
 
     assert 0 == result.exit_code
     assert "Id State Write Number Amount Since Why" == lines[0]
@@ -116,6 +126,9 @@ def test_list_shows_each(path: Path) -> None:
     assert "4 manual payments.create invoice-42 1000 USD just now nothing names it" == lines[4]
     assert (False, True) == ("There are more" in result.output, "There are more; --json prints all." in page)
     assert f"  payasync journal list --journal {path} --limit 2 --after 2" == page.splitlines()[-1]
+    assert (PAGE + 1, 1 + ROWS + 2) == (len(in_json(many)), len(table))
+    assert f"  payasync journal list --journal {many} --state new --after 100" == hint
+    assert [] == [line for line in whole if line != line.rstrip()]
 
 
 def test_list_of_nothing_says_of_what(path: Path) -> None:
@@ -173,21 +186,6 @@ def test_filters_of_list(path: Path) -> None:
     }
 
     assert cases == {asked: [each["id"] for each in in_json(path, *asked)] for asked in cases}
-
-
-def test_list_for_scripts_is_whole(tmp_path: Path) -> None:
-    """`list --json` prints all intents, however many there are; a table says how to see those after the first 100."""
-    path = tmp_path / "pay.db"
-
-    async def work(journal: SqliteJournal) -> None:
-        await asyncio.gather(*(journal.add(refund(f"R{each}"), merchant="M1") for each in range(PAGE + 1)))
-
-    in_journal(path, work)
-    *table, hint = run("list", "--journal", str(path), "--state", "new").output.splitlines()
-
-    assert PAGE + 1 == len(in_json(path))
-    assert 1 + ROWS + 2 == len(table)
-    assert f"  payasync journal list --journal {path} --state new --after 100" == hint
 
 
 def test_list_refuses(path: Path) -> None:
@@ -351,16 +349,19 @@ def test_signal_at_a_question(path: Path, number: signal.Signals, arguments: str
 
 
 def test_nothing_is_said_twice() -> None:
-    """If the reason only repeats the state, it is not shown beside that state."""
+    """If the reason only repeats the state, it is not shown beside it. The merchant is, if there are several."""
     plain, paid = (
         keeping(state="succeeded", reason=f"the {reason}")
         for reason in ("refund's state is succeeded", "order is paid")
     )
     (alone,) = intent_table.intent_table([plain], width=200, with_state=False).columns[-1].cells
+    one, other = keeping(state="manual"), keeping(id=2, merchant="M2", state="manual")
 
     assert [1, 1] == ["\n".join(listed([plain], 200)).count("succeeded"), shown(plain).count("succeeded")]
     assert plain.reason == str(alone)
     assert "the order is paid" in listed([paid], 200)[1]
+    assert "Merchant" not in listed([one], 120)[0]
+    assert ["M1", "M2"] == [line.split()[2] for line in listed([one, other], 120)[1:]]
 
 
 def test_damaged_rows_hide_no_other(path: Path) -> None:
@@ -802,18 +803,3 @@ def test_long_numbers_hide_nothing(width: int) -> None:
     assert ["9998 unknown", "9999 succeeded"] == [" ".join(line.split()[:2]) for line in lines if line[:4].strip()]
     assert number * 2 == numbers.replace("subscriptions.create", "")
     assert {*reason.split()} <= {word for line in lines for word in line[head.index("Why") :].split()}
-
-
-def test_merchants_are_shown_if_there_are_several() -> None:
-    """If there are several merchants, each line names its merchant."""
-    one, other = keeping(state="manual"), keeping(id=2, merchant="M2", state="manual")
-
-    assert "Merchant" not in listed([one], 120)[0]
-    assert ["M1", "M2"] == [line.split()[2] for line in listed([one, other], 120)[1:]]
-
-
-def test_lines_in_a_file_end_with_their_last_word(path: Path) -> None:
-    """In a file, no line ends with a space."""
-    lines = [*listed(in_journal(path, SqliteJournal.list), 240), *shown(stored(path, 1)).splitlines()]
-
-    assert [] == [line for line in lines if line != line.rstrip()]

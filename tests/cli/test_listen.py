@@ -219,32 +219,26 @@ async def test_reason_of_a_held_notification(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_signal_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
-    """Ctrl-C and SIGTERM end `listen` with exit code 0. The port is free immediately, and nothing is left open."""
+    """Ctrl-C and SIGTERM end `listen` with exit code 0. The port is free immediately, and nothing is left open.
+
+    An idle connection, or a body that never ends, does not delay the end.
+    """
     host = "127.77.0.1"  # no other test takes the port of this address meanwhile
     pipe, arguments = subprocess.PIPE, ("listen", "--host", host, "--port", "0")
     command = [sys.executable, "-W", "error", "-m", "payasync", *arguments]
     with subprocess.Popen(command, cwd=tmp_path, env=environment(KEYS), stdout=pipe, stderr=pipe, text=True) as process:
         try:
-            url = urlsplit(fact(lines(process, "Ctrl-C"), "payments"))
-            process.send_signal(number)
-            end = ended(process)
+            port = int(urlsplit(fact(lines(process, "Ctrl-C"), "payments")).port or 0)
+            with socket.create_connection((host, port)) as idle:
+                idle.sendall(b"POST /notify HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+                process.send_signal(number)
+                end = ended(process)
         finally:
             process.kill()
-    socket.create_server((host, int(url.port or 0))).close()
+    socket.create_server((host, port)).close()
 
     assert (0, "") == (end.code, end.err)
     assert "Stopped. The inbox has all notifications that were received." == end.out.strip()
-
-
-def test_ends_while_a_client_is_connected(tmp_path: Path) -> None:
-    """An idle connection, or a body that never ends, does not delay the end."""
-    with listening(tmp_path) as listener:
-        port = int(listener.opening["url"].rpartition(":")[2])
-        with socket.create_connection(("127.0.0.1", port)) as idle:
-            idle.sendall(b"POST /notify HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
-            end = listener.end()
-
-    assert Ended(0, "", "") == end
 
 
 def test_it_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,8 +295,14 @@ def test_unsigned_notification_is_a_hint(tmp_path: Path) -> None:
 
 
 def test_saved_files_are_for_verify_notification(tmp_path: Path) -> None:
-    """Each saved file is private, has no secret headers, and can be checked. Refused ones are saved too."""
+    """Each saved file is private, has no secret headers, and can be checked. Refused ones are saved too.
+
+    If a file cannot be saved, the line says so, and the notification is still acknowledged.
+    """
     first, forged = signed(), signed()
+    (tmp_path / "taken").write_text("a file")
+    with listening(tmp_path, "--save", "taken/below") as listener:
+        status, unsaved = listener.notified(first.raw, first.headers)
     with listening(tmp_path, "--save", "kept/here") as listener:
         url = listener.opening["addresses"]["payment"]
         secret = {"Authorization": "Bearer proxy", "Cookie": "a=b"}
@@ -313,21 +313,11 @@ def test_saved_files_are_for_verify_notification(tmp_path: Path) -> None:
     files = [Path(tmp_path, line["file"]) for _, line in told]
     verdicts = [CliRunner().invoke(payasync, ["verify-notification", str(file)], env=KEYS) for file in files]
 
+    assert (200, "", True) == (status, unsaved["file"], "not saved: Not a directory" in unsaved["why"])
     assert [0, 1] == [each.exit_code for each in verdicts]
     assert [0o600] * 2 == [stat.S_IMODE(file.stat().st_mode) for file in files]
     assert not any(each in files[0].read_bytes() for each in (b"Bearer", b"a=b"))
     assert files[0].read_bytes().startswith(b"POST /notify/payment HTTP/1.1\r\n")
-
-
-def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    """If a file cannot be saved, the line says so, and the notification is still acknowledged."""
-    (tmp_path / "taken").write_text("a file")
-    sent = signed()
-    with listening(tmp_path, "--save", "taken/below") as listener:
-        status, told = listener.notified(sent.raw, sent.headers)
-
-    assert (200, "") == (status, told["file"])
-    assert "not saved: Not a directory" in told["why"]
 
 
 async def test_inbox_is_a_receivers(tmp_path: Path) -> None:

@@ -128,10 +128,16 @@ async def states(path: Path) -> list[str]:
         return [each.state for each in await journal.list()]
 
 
-async def test_all_is_settled(sandbox: Sandbox, path: Path) -> None:
-    """Writes that were executed are found, and writes that never arrived are rejected. The exit code is 0."""
+async def test_all_is_settled(sandbox: Sandbox, path: Path, tmp_path: Path) -> None:
+    """Writes that were executed are found, and writes that never arrived are rejected. The exit code is 0.
+
+    `--profile` and `--base-url` take precedence over the environment.
+    """
     await lost(sandbox, path, done=["R1", "R2"], absent=["R3"])
-    result = await run(sandbox, path)
+    profile = tmp_path / "service.toml"
+    profile.write_text(sandbox.profile.to_toml(), encoding="utf-8")
+    wrong = {"PAYASYNC_PROFILE": "/nowhere.toml", "PAYASYNC_BASE_URL": "http://127.0.0.1:1"}
+    result = await run(sandbox, path, "--profile", str(profile), "--base-url", sandbox.url, **wrong)
 
     assert (0, "") == (result.code, result.err)
     assert "Queried 3 writes." in result.out
@@ -187,30 +193,28 @@ def changed(path: Path, statement: str) -> None:
         database.execute(statement)
 
 
-async def test_waiting_is_not_a_failure(sandbox: Sandbox, path: Path) -> None:
-    """If a query fails, its reason is shown, and the exit code is 0, because a later run queries again."""
+async def test_query_that_fails(sandbox: Sandbox, path: Path) -> None:
+    """If a query fails, its reason is shown, and the exit code is 0, because a later run queries again.
+
+    If no query has a usable response, the exit code is 1, and the address is shown.
+    """
     await lost(sandbox, path, absent=["R1"])
+    nowhere, due = "http://127.0.0.1:9", "UPDATE payasync_intents SET due = created"
+    wrong = await run(sandbox, path, PAYASYNC_SECRET_KEY="wrong")
+    changed(path, due)
+    silent = await run(sandbox, path, PAYASYNC_BASE_URL=nowhere)
+    changed(path, due)
     await lost(sandbox, path, done=["R2"])
     sandbox.faults.server_error("refunds.status")
-    result = await run(sandbox, path)
+    result, words = await run(sandbox, path), "No query had a usable response: no outcome is known yet."
 
-    assert 0 == result.code
+    assert (0, False) == (result.code, "No query had a usable response" in result.out)
     assert "waiting             1  HTTP 503, the service failed" in result.out
     assert "The next query is in" in result.out
-    assert "No query had a usable response" not in result.out
-
-
-async def test_no_usable_response(sandbox: Sandbox, path: Path) -> None:
-    """If the keys are wrong or the service does not respond, the exit code is 1, and the address is shown."""
-    await lost(sandbox, path, absent=["R1"])
-    nowhere = "http://127.0.0.1:9"
-    for name, value, url in (("SECRET_KEY", "wrong", sandbox.url), ("BASE_URL", nowhere, nowhere)):
-        changed(path, "UPDATE payasync_intents SET due = created")
-        result = await run(sandbox, path, **{f"PAYASYNC_{name}": value})
-
-        assert (1, "") == (result.code, result.err)
-        assert "No query had a usable response: no outcome is known yet." in result.out
-        assert url in result.out.split("Due")[0]
+    for each, url in ((wrong, sandbox.url), (silent, nowhere)):
+        assert (1, "") == (each.code, each.err)
+        assert words in each.out
+        assert url in each.out.split("Due")[0]
 
 
 async def test_unsent_write_is_listed(sandbox: Sandbox, path: Path) -> None:
@@ -279,21 +283,6 @@ async def test_writes_that_are_not_due(sandbox: Sandbox, path: Path) -> None:
     assert [True, False, True] == ["The next query is in 2 h" in each for each in said]
 
 
-async def test_dry_run_changes_nothing(sandbox: Sandbox, path: Path) -> None:
-    """`--dry-run` lists what is due, and what needs a person. It sends nothing, and does not change the journal."""
-    await lost(sandbox, path, done=["R1"])
-    await unnamed(sandbox, path)
-    before = content(path)
-    result = await run(sandbox, path, "--dry-run")
-
-    assert 3 == result.code
-    assert "1 write needs a person" in result.out
-    assert [["1", "unknown", "refunds.create", "R1", "100", "2", "h", "ago"]] == cells(result.out, "R1", 8)
-    assert "nothing was sent, and nothing has changed" in result.out
-    assert before == content(path)
-    assert [] == sandbox.ledger.calls("refunds.status")
-
-
 def content(path: Path) -> list[str]:
     """Return all that a journal stores."""
     with closing(sqlite3.connect(path)) as db:
@@ -323,23 +312,36 @@ async def test_json(sandbox: Sandbox, path: Path) -> None:
     assert (3, expected) == (result.code, json.loads(result.out))
 
 
-async def test_json_of_a_dry_run(sandbox: Sandbox, path: Path) -> None:
-    """`--json --dry-run` prints one line with the writes that are due, also if there are none."""
+async def test_dry_run_changes_nothing(sandbox: Sandbox, path: Path) -> None:
+    """`--dry-run` lists what is due, and what needs a person. It sends nothing, and does not change the journal.
+
+    `--json` prints the writes that are due in one line, also if there are none.
+    """
     async with SqliteJournal(path) as journal:
         await journal.list()
         before = content(path)
         nothing = await run(sandbox, path, "--json", "--dry-run")
         assert before == content(path)
-        await lost(sandbox, path, absent=["R1"])
+        await lost(sandbox, path, done=["R1"])
         (kept_,) = await journal.list()
+    before = content(path)
     result = await run(sandbox, path, "--json", "--dry-run")
+    assert before == content(path)
+    await unnamed(sandbox, path)
+    before = content(path)
+    plain = await run(sandbox, path, "--dry-run")
     rest = {"dry_run": True, "unsent": 0, "of_other_merchants": {}, "needs_a_person": [], "sending": 0, "not_due": 0}
     moments = {name: getattr(kept_, name).isoformat() for name in ("created", "sent_at", "due")}
     due = {"id": 1, "operation": "refunds.create", "reference": "R1", "intent": None, "state": "unknown"}
 
-    assert (0, 0) == (nothing.code, result.code)
+    assert (0, 0, 3) == (nothing.code, result.code, plain.code)
     assert {**rest, "due": [], "next_in": None} == json.loads(nothing.out)
     assert {**rest, "due": [{**due, "reason": kept_.reason, **moments}], "next_in": 0} == json.loads(result.out)
+    assert "1 write needs a person" in plain.out
+    assert [["1", "unknown", "refunds.create", "R1", "100", "2", "h", "ago"]] == cells(plain.out, "R1", 8)
+    assert "nothing was sent, and nothing has changed" in plain.out
+    assert before == content(path)
+    assert [] == sandbox.ledger.calls("refunds.status")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
@@ -444,27 +446,9 @@ async def test_wrong_settings_end_with_2(sandbox: Sandbox, path: Path) -> None:
 
         assert (2, 1, True) == (result.code, len(result.err.splitlines()), words in result.err), result.err
     assert ([], ["unknown"]) == (sandbox.ledger.calls("refunds.status"), await states(path))
-
-
-def test_dry_run_does_not_watch(path: Path) -> None:
-    """`--dry-run` and `--watch` exclude each other, and the error says which one to leave out."""
-    asyncio.run(states(path))
-    result = invoked({}, "--journal", str(path), "--watch", "--dry-run")
-
-    assert (2, "") == (result.code, result.out)
-    assert "Leave out --watch to see what is due, or --dry-run to query it" in result.err
-
-
-async def test_profile_and_address_can_be_given(sandbox: Sandbox, path: Path, tmp_path: Path) -> None:
-    """`--profile` and `--base-url` take precedence over the environment."""
-    await lost(sandbox, path, done=["R1"])
-    profile = tmp_path / "service.toml"
-    profile.write_text(sandbox.profile.to_toml(), encoding="utf-8")
-    wrong = {"PAYASYNC_PROFILE": "/nowhere.toml", "PAYASYNC_BASE_URL": "http://127.0.0.1:1"}
-    result = await run(sandbox, path, "--profile", str(profile), "--base-url", sandbox.url, **wrong)
-
-    assert (0, "") == (result.code, result.err)
-    assert ["succeeded"] == await states(path)
+    both = invoked({}, "--journal", str(path), "--watch", "--dry-run")
+    assert (2, "") == (both.code, both.out)
+    assert "Leave out --watch to see what is due, or --dry-run to query it" in both.err
 
 
 NOTHING: Final = Remaining()
@@ -584,26 +568,32 @@ def test_summary_of_watching() -> None:
     ] == screen.lines[-4:]
 
 
-def test_watching_begins_with_what_is_to_come() -> None:
-    """If nothing is due, `--watch` says when the next query is, and which writes may have been interrupted."""
+def test_what_is_to_come() -> None:
+    """If nothing is due, `--watch` says when the next query is, and which writes may have been interrupted.
+
+    In JSON, `next_in` is rounded up, so that the write is due after that wait. A silent service is named.
+    """
     later = now() + timedelta(hours=5)
     watched = Shown(watch=True, remaining=Remaining(due=later)).lines
     interrupted = Shown(watch=True, remaining=Remaining(due=later, sending=[later])).lines
+    rounded: dict[float | None, int | None] = {None: None, -5.0: 0, 3599.9: 3600}
 
     assert "Due nothing now; the next query is in 5 h" in watched
     assert "Due nothing" in interrupted
     assert "1 write is being sent, or was interrupted: queried in 5 h" in interrupted
     assert "Due nothing" in Shown(remaining=Remaining(due=later)).lines
-
-
-def test_json_says_what_is_to_come() -> None:
-    """`next_in` is rounded up, so that the write is due after that wait."""
-    rounded: dict[float | None, int | None] = {None: None, -5.0: 0, 3599.9: 3600}
     for seconds, next_in in rounded.items():
         due = None if seconds is None else now() + timedelta(seconds=seconds)
-        (facts,) = closed(Remaining(due=due, sending=[now() + timedelta(hours=5)] * 2), json=True).facts
+        (facts,) = closed(Remaining(due=due, sending=[later] * 2), json=True).facts
 
         assert (2, next_in) == (facts["sending"], facts["next_in"])
+    for silent in (False, True):
+        screen = Shown()
+        screen.note(1, "waiting", "unknown")
+        screen.ran(Report(waiting=1, silent=silent))
+        screen.closed(NOTHING)
+
+        assert silent is ("The service does not respond" in screen.text)
 
 
 def test_all_writes_not_done_are_listed() -> None:
@@ -684,14 +674,3 @@ def test_json_after_an_error() -> None:
     assert {"unsent", "needs_a_person", "sending", "not_due", "next_in"} == {
         name for name, each in facts.items() if each is None
     }
-
-
-def test_silent_service() -> None:
-    """If the service does not respond, the screen says why the other writes were not queried."""
-    for silent in (False, True):
-        screen = Shown()
-        screen.note(1, "waiting", "unknown")
-        screen.ran(Report(waiting=1, silent=silent))
-        screen.closed(NOTHING)
-
-        assert silent is ("The service does not respond" in screen.text)

@@ -75,25 +75,6 @@ def check(sandbox: Sandbox, file: Path) -> None:
     assert not file.with_name("out.csv.partial").exists()
 
 
-@pytest.mark.long
-async def test_killed_again_and_again(sandbox: Sandbox, file: Path) -> None:
-    """However often the process is killed, no refund is repeated, and none is lost."""
-    codes = []
-    for run, enough in enumerate((5, 10, 20, 30)):
-        process = begun(sandbox, file, run)
-        await asyncio.wait_for(until_refunded(sandbox, enough), SECONDS)
-        process.kill()
-        codes.append(await ended(process))
-    between = file.with_name("out.csv.partial").read_text()
-    last = await ended(begun(sandbox, file, len(codes)))
-
-    assert [-signal.SIGKILL] * 4 == codes
-    assert between.startswith("line,out_trade_no,")
-    assert between.endswith("\n")
-    assert 0 == last
-    check(sandbox, file)
-
-
 async def until_refunded(sandbox: Sandbox, count: int) -> None:
     """Wait until this many refunds were made."""
     await until(lambda: sandbox.ledger.refunds() >= count)

@@ -429,28 +429,24 @@ def test_what_is_written_is_read(body: bytes, headers: list[tuple[str, str]], ta
     assert HttpMessage(body, (*headers, length), target) == HttpMessage.read(message.to_bytes())
 
 
-def test_file_of_a_body_alone() -> None:
-    """If a file does not begin as a POST request, all its bytes are the body."""
-    for raw in (b"{}", b'{"a": "POST / HTTP/1.1"}', b"GET / HTTP/1.1\r\n\r\n{}", b"POST \xff HTTP/1.1\n\n"):
-        assert HttpMessage(raw) == HttpMessage.read(raw)
+def test_reading_a_message() -> None:
+    """In the head, line ends of any system are accepted; those in the body stay, unless beyond the Content-Length.
 
-
-def test_line_ends() -> None:
-    """In the head, line ends of any system are accepted; those in the body stay."""
+    An invalid length is ignored. If a file does not begin as a POST request, all its bytes are the body.
+    """
     for end in (b"\r\n", b"\n"):
         raw = end.join([b"POST /notify/refund HTTP/1.1", b"X-A:  1 ", b"x-a: caf\xe9: 2", b"", b"{\r\n\n}"])
         message = HttpMessage.read(raw)
 
         assert (b"{\r\n\n}", "/notify/refund") == (message.body, message.target)
         assert (("x-a", "1"), ("x-a", "café: 2")) == message.headers
-
-
-def test_length_of_the_body() -> None:
-    """Only line ends beyond the Content-Length are removed. An invalid length is ignored."""
-    cases = {("2", body): (2, b"{}") for body in (b"{}", b"{}\n", b"{}\r\n\n")} | {("2", b"{}1"): (2, b"{}1")}
-    for (length, body), expected in cases.items():
-        assert expected == read_length(length, body)
+    for raw in (b"{}", b'{"a": "POST / HTTP/1.1"}', b"GET / HTTP/1.1\r\n\r\n{}", b"POST \xff HTTP/1.1\n\n"):
+        assert HttpMessage(raw) == HttpMessage.read(raw)
+    bodies = {b"{}": b"{}", b"{}\n": b"{}", b"{}\r\n\n": b"{}", b"{}1": b"{}1"}
+    assert [(2, read) for read in bodies.values()] == [read_length("2", body) for body in bodies]
     assert [(None, b"{}\n")] * 3 == [read_length(length, b"{}\n") for length in ("many", "\xb2", "")]
+    given = HttpMessage(b"", (("Webhook-Id", "a"), ("X", "1"), ("webhook-id", "b")), "/")
+    assert (("x", "1"), ("webhook-id", "c")) == given.with_headers({"webhook-id": "c"}).headers
 
 
 def read_length(length: str, body: bytes) -> tuple[int | None, bytes]:
@@ -475,10 +471,3 @@ def test_broken_messages() -> None:
             HttpMessage.read(raw)
 
         assert "file" == refused.value.field
-
-
-def test_other_headers() -> None:
-    """Headers of the options replace those of the same name, in any case."""
-    message = HttpMessage(b"", (("Webhook-Id", "a"), ("X", "1"), ("webhook-id", "b")), "/")
-
-    assert (("x", "1"), ("webhook-id", "c")) == message.with_headers({"webhook-id": "c"}).headers
