@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 import pytest
@@ -67,39 +66,33 @@ def test_names_are_loaded_when_they_are_used() -> None:
 
 
 def test_session_loads_only_what_every_session_needs() -> None:
-    """To load and make a `Session` loads neither TOML, nor cattrs, nor the audit, so that a program starts early."""
+    """To load and make a `Session` loads neither TOML, nor cattrs, nor the audit, so that a program starts early.
+
+    To load it alone loads neither the tables of a profile nor the signature schemes; `Profile` loads these.
+    """
     rare = {"cattrs", "importlib.resources", "tomllib", "zipfile", "zoneinfo"}
     own = {"profile.audit", "profile.sandbox_profile", "profile.toml", "wire.structure"}
+    schemes = {"payasync.profile.schema", "payasync.signing.schemes"}
+    tables = {f"payasync.profile.{each}" for each in ("audit", "consistency", "profile", "toml")}
 
     unloaded = {*rare, *(f"payasync.{each}" for each in own)}
     given = "'https://pay.example.com', credentials=Credentials('M1'), profile=Profile()"
 
-    assert [] == loaded("import payasync; payasync.Session", unloaded)
+    late = {*unloaded, *tables, *schemes, "difflib", "payasync.signing.algorithms"}
+    assert [] == loaded("import payasync; payasync.Session", late)
     assert [] == loaded(f"from payasync import *; Session({given}).service", unloaded)
+    assert schemes < {*loaded("from payasync import Profile", tables | schemes)}
 
 
-def test_session_leaves_profiles_and_schemes_alone() -> None:
-    """`Session` loads neither the tables of a profile nor the signature schemes; `Profile` does."""
-    tables = {f"payasync.profile.{each}" for each in ("audit", "consistency", "profile", "schema", "toml")}
-    tables |= {"difflib", "payasync.signing.algorithms", "payasync.signing.schemes"}
+def test_name_that_is_none() -> None:
+    """A mistyped name raises an error that names it; `dir` lists the public names, and `import *` gives them."""
+    for package in (payasync, profile, signing):
+        with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'Sesion'"):
+            _ = package.Sesion
 
-    assert [] == loaded("import payasync; payasync.Session", tables)
-    assert {"payasync.profile.schema", "payasync.signing.schemes"} < {*loaded("from payasync import Profile", tables)}
-
-
-@pytest.mark.parametrize("package", [payasync, profile, signing], ids=lambda package: package.__name__)
-def test_name_that_is_none(package: ModuleType) -> None:
-    """A mistyped name raises an error that names it; `dir` lists the public names."""
-    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'Sesion'"):
-        _ = package.Sesion
-
-    assert set(package.__all__) <= set(dir(package))
-
-
-@pytest.mark.parametrize("package", ["payasync.profile", "payasync.signing"])
-def test_all_names_can_be_imported(package: str) -> None:
-    """`import *` gives the public names of these packages, which load them at their first use."""
-    assert ["payasync.signing.templates"] == loaded(f"from {package} import *", {"payasync.signing.templates"})
+        assert set(package.__all__) <= set(dir(package))
+    for name in ("payasync.profile", "payasync.signing"):
+        assert ["payasync.signing.templates"] == loaded(f"from {name} import *", {"payasync.signing.templates"})
 
 
 def test_core_depends_on_five_packages() -> None:
@@ -111,31 +104,26 @@ def test_core_depends_on_five_packages() -> None:
     assert expected == needed
 
 
+PROFILE: Final = """
+Accept AnswerShape Auth Endpoint HttpCodes Idempotency NotificationShape Parameter Profile Recovery ResultCodes
+SandboxShape SignedHeader States
+"""
+SIGNING: Final = "AlgorithmName Encoding Nested RequestScheme SignatureScheme SortedPairs Template UnsignedRequest"
+NAMES: Final = {
+    payasync: PUBLIC,
+    profile: PROFILE,
+    signing: SIGNING,
+    testing: "Signed sign_notification",
+    otel: "OpenTelemetry",
+    procrastinate: "PaymentTasks Retries",
+}
+
+
 def test_public_names_are_pinned() -> None:
     """The public surface changes only together with this list, because users import these names."""
-    public: object = getattr(payasync, "__all__", None)
+    found = {module: getattr(module, "__all__", None) for module in NAMES}
 
-    assert PUBLIC.split() == public
-
-
-@pytest.mark.parametrize(
-    ("module", "names"),
-    [
-        (
-            profile,
-            """Accept AnswerShape Auth Endpoint HttpCodes Idempotency NotificationShape Parameter Profile Recovery
-            ResultCodes SandboxShape SignedHeader States""",
-        ),
-        (signing, "AlgorithmName Encoding Nested RequestScheme SignatureScheme SortedPairs Template UnsignedRequest"),
-        (testing, "Signed sign_notification"),
-        (otel, "OpenTelemetry"),
-        (procrastinate, "PaymentTasks Retries"),
-    ],
-    ids=["profile", "signing", "testing", "otel", "procrastinate"],
-)
-def test_public_names_of_modules_are_pinned(module: ModuleType, names: str) -> None:
-    """The modules that users import from export these names."""
-    assert names.split() == module.__all__
+    assert {module: names.split() for module, names in NAMES.items()} == found
 
 
 def test_the_package_shows_at_a_glance_what_it_is() -> None:

@@ -319,8 +319,11 @@ def followed(sandbox: ThreadedSandbox, command: str) -> Shown:
     return ran(sandbox, *arguments)
 
 
-def test_unknown_outcome(sandbox: ThreadedSandbox) -> None:
-    """If a refund may have been done, the exit code is 3, and the command that is shown tells what happened."""
+def test_unknown_outcome(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """If a refund may have been done, the exit code is 3, and the command that is shown tells what happened.
+
+    With a journal, the first command that is shown settles the refund; the same refund again sends nothing.
+    """
     ended = unknown(sandbox, *R1)
     (command,) = ended.told["next"]
 
@@ -328,22 +331,18 @@ def test_unknown_outcome(sandbox: ThreadedSandbox) -> None:
     assert ended.err.splitlines()[-1].startswith("payasync refund create: outcome unknown: no usable response from ")
     assert "payasync refund status R1 --out-trade-no T1" == command
     assert "succeeded (SBX_SUCCEEDED)" == followed(sandbox, command).facts["State"]
+    for number, name in (("R2", "pay.db"), ("R3", "my 'pay' $HOME.db")):
+        refund, journal = (*R1[:-1], number), journal_at(tmp_path / name)
+        recorded = unknown(sandbox, *refund, "--journal", journal)
+        settle, look = recorded.told["next"]
+        settled = followed(sandbox, settle)
+        again = ran(sandbox, *refund, "--yes", PAYASYNC_JOURNAL=journal)
 
-
-@pytest.mark.parametrize("name", ["pay.db", "my 'pay' $HOME.db"])
-def test_unknown_outcome_in_a_journal(sandbox: ThreadedSandbox, tmp_path: Path, name: str) -> None:
-    """With a journal, the first command that is shown settles the refund; the same refund again sends nothing."""
-    journal = journal_at(tmp_path / name)
-    ended = unknown(sandbox, *R1, "--journal", journal)
-    settle, look = ended.told["next"]
-    settled = followed(sandbox, settle)
-    again = ran(sandbox, *R1, "--yes", PAYASYNC_JOURNAL=journal)
-
-    assert (DOUBT, f"payasync reconcile --journal {shlex.quote(journal)}") == (ended.code, settle)
-    assert "payasync refund status R1 --out-trade-no T1" == look
-    assert (0, 0) == (settled.code, again.code)
-    assert "The journal has this write already, so nothing was sent now." in again.err
-    assert 100 == sandbox.ledger.refunded("T1")
+        assert (DOUBT, f"payasync reconcile --journal {shlex.quote(journal)}") == (recorded.code, settle)
+        assert f"payasync refund status {number} --out-trade-no T1" == look
+        assert (0, 0) == (settled.code, again.code)
+        assert "The journal has this write already, so nothing was sent now." in again.err
+    assert 300 == sandbox.ledger.refunded("T1")
 
 
 def test_unknown_outcome_in_the_journal_of_the_environment(
@@ -379,26 +378,23 @@ def test_unknown_payment(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
 
 
 def test_used_number(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """A number that was used before is a case for a person: the command that is shown tells what it stands for."""
+    """A number that was used before is a case for a person: the command that is shown tells what it stands for.
+
+    If the journal has another refund under the number, nothing is sent, and a command shows the earlier one.
+    """
     ran(sandbox, *R1, "--yes")
     ended = ran(sandbox, *R1, "--yes", "--json")
-    other = ran(sandbox, *R1, "--yes", "--json", "--journal", journal_at(tmp_path / "pay.db"))
-    (command,) = ended.told["next"]
+    journal = ("--journal", journal_at(tmp_path / "pay.db"))
+    other = ran(sandbox, *R1, "--yes", "--json", *journal)
+    (command,), before = ended.told["next"], sent(sandbox)
+    another = ran(sandbox, *R1[:-3], "50", *R1[-2:], "--yes", "--json", *journal)
+    (show,) = another.told["next"]
 
     assert [(DOUBT, "duplicate")] * 2 == [(each.code, each.told["outcome"]) for each in (ended, other)]
     assert "succeeded (SBX_SUCCEEDED)" == followed(sandbox, command).facts["State"]
     assert ["payasync", "reconcile"] == other.told["next"][0].split()[:2]
-
-
-def test_number_of_another_request(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """If the journal has another refund under the number, nothing is sent, and a command shows the earlier one."""
-    journal = ("--journal", journal_at(tmp_path / "pay.db"))
-    ran(sandbox, *R1, "--yes", *journal)
-    ended = ran(sandbox, *R1[:-3], "50", *R1[-2:], "--yes", "--json", *journal)
-    (command,) = ended.told["next"]
-
-    assert (1, "not sent") == (ended.code, ended.told["outcome"])
-    assert "refunds.create R1" in followed(sandbox, command).out
+    assert (1, "not sent", before) == (another.code, another.told["outcome"], sent(sandbox))
+    assert "refunds.create R1" in followed(sandbox, show).out
 
 
 def test_not_sent(sandbox: ThreadedSandbox) -> None:
@@ -656,9 +652,19 @@ def test_query_whose_result_cannot_be_shown(sandbox: ThreadedSandbox) -> None:
     assert (70, "payasync order query: done, but the result could not be written\n") == (ended.returncode, ended.stderr)
 
 
-def test_end_that_the_journal_cannot_record(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """If the journal cannot record that a payment was done, a line and the JSON say so, and name the payment."""
-    journal = journal_at(tmp_path / "pay.db")
+def test_end_that_the_journal_cannot_record(
+    sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the journal cannot record that a payment was done, a line and the JSON say so, and name the payment.
+
+    If closing the journal fails after a payment, the exit code and the result are those of the payment.
+    """
+    journal, close = journal_at(tmp_path / "pay.db"), SqliteJournal.aclose
+
+    async def fail(journal: SqliteJournal) -> None:
+        await close(journal)
+        raise StorageError("disk I/O error")
+
     given = (*PAY, "--journal", journal, "--yes", "--json", "--intent")
     first = ran(sandbox, *given, "i1")
     with closing(sqlite3.connect(journal)) as database:
@@ -666,27 +672,16 @@ def test_end_that_the_journal_cannot_record(sandbox: ThreadedSandbox, tmp_path: 
             "CREATE TRIGGER full BEFORE UPDATE ON payasync_intents BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
         )
     second = ran(sandbox, *given, "i2")
-
-    assert [(0, True), (0, False)] == [(each.code, each.told["recorded"]) for each in (first, second)]
-    line = f"payasync payment create: done, but the journal could not record it: keep payment {second.told['id']}\n"
-    assert ["", line] == [first.err, second.err]
-
-
-def test_journal_that_cannot_be_closed(
-    sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If closing the journal fails after a payment, the exit code and the result are those of the payment."""
-    close = SqliteJournal.aclose
-
-    async def fail(journal: SqliteJournal) -> None:
-        await close(journal)
-        raise StorageError("disk I/O error")
-
+    with closing(sqlite3.connect(journal)) as database:
+        database.execute("DROP TRIGGER full")
     monkeypatch.setattr(SqliteJournal, "aclose", fail)
-    ended = ran(sandbox, *PAY, "--journal", journal_at(tmp_path / "pay.db"), "--yes", "--json")
+    third = ran(sandbox, *given, "i3")
 
-    assert (0, "done", True) == (ended.code, ended.told["outcome"], ended.told["recorded"])
-    assert "payasync payment create: the journal could not be closed: disk I/O error\n" == ended.err
+    recorded = [(each.code, each.told["outcome"], each.told["recorded"]) for each in (first, second, third)]
+    assert [(0, "done", True), (0, "done", False), (0, "done", True)] == recorded
+    line = f"payasync payment create: done, but the journal could not record it: keep payment {second.told['id']}\n"
+    closed = "payasync payment create: the journal could not be closed: disk I/O error\n"
+    assert ["", line, closed] == [first.err, second.err, third.err]
 
 
 @pytest.mark.parametrize("arguments", [REFUND, *(pytest.param(each, marks=pytest.mark.long) for each in (R1, PAY))])

@@ -351,17 +351,29 @@ def test_invalid_bodies(tmp_path: Path) -> None:
     assert ("verified", 0, "") == (heard["verdict"], end.code, end.err)
 
 
+def told_of(line: dict[str, Any]) -> tuple[str, str]:
+    """Return the kind and the number in a line of JSON."""
+    return line["kind"], line["reference"]
+
+
 async def test_routed_where_the_payload_says_no_kind(tmp_path: Path) -> None:
-    """If the payload does not say the kind, the address decides it; at any other address it is unknown."""
+    """If the payload does not say the kind, the address decides it; at any other address it is unknown.
+
+    If a field of the payload tells the kind, one address is enough.
+    """
     shape = NotificationShape(verification="none", out_trade_no="no", ack_status=200)
     with listening(tmp_path, environ=following(shape, tmp_path)) as listener:
         url = listener.opening["url"]
         _, routed = listener.notified(b'{"no":"T1"}', at=listener.opening["addresses"]["payment"])
         _, unrouted = listener.notified(b'{"no":"T2"}', at=f"{url}/anything")
 
+    telling = following(evolve(shape, tells={"payment": "state"}), tmp_path)
+    with listening(tmp_path, environ=telling) as one:
+        _, told = one.notified(b'{"no":"T3","state":"PAID"}')
+
+    assert (f"{one.opening['url']}/notify", "payment", "T3") == (one.opening["webhook_url"], *told_of(told))
     assert f"{url}/notify/subscription" == listener.opening["webhook_url"]
-    assert ("payment", "T1") == (routed["kind"], routed["reference"])
-    assert ("", "T2") == (unrouted["kind"], unrouted["reference"])
+    assert (("payment", "T1"), ("", "T2")) == (told_of(routed), told_of(unrouted))
     assert "its kind is unknown" in unrouted["why"]
 
 

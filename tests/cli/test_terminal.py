@@ -20,24 +20,31 @@ def terminal(width: int, *, watched: bool = True) -> tuple[Lines, io.StringIO]:
 
 
 def test_line_breaks_between_words() -> None:
-    """If a line is too long for the terminal, it continues indented on the next one, after a whole word."""
+    """If a line is too long for the terminal, it continues indented on the next one, after a whole word.
+
+    A style continues after the line break.
+    """
     lines, written = terminal(30)
+    coloured = io.StringIO()
+    console = Console(file=coloured, width=30, force_terminal=True, color_system="standard", highlight=False)
 
     lines.write(("now   ", "dim"), "one two three four five, six seven", hang=6)
+    Lines(console).write("now   ", ("one two three four five, six", "red"), hang=6)
 
     assert ["now   one two three four five,", "      six seven"] == written.getvalue().splitlines()
+    assert 2 == coloured.getvalue().count("\x1b[31m")
 
 
-@pytest.mark.parametrize("width", [24, 25, 26, 40])
-def test_no_line_is_longer_than_the_terminal(width: int) -> None:
+def test_no_line_is_longer_than_the_terminal() -> None:
     """No line is longer than the terminal, even with letters of two columns, and no word is lost."""
     words = "a bb ccc 日本 dddd ff 日本語 g hh iii jjjj"
-    lines, written = terminal(width)
+    for width in (24, 25, 26, 40):
+        lines, written = terminal(width)
 
-    lines.write(words, hang=2)
+        lines.write(words, hang=2)
 
-    assert words.split() == written.getvalue().split()
-    assert all(cell_len(line) <= width for line in written.getvalue().splitlines())
+        assert words.split() == written.getvalue().split()
+        assert all(cell_len(line) <= width for line in written.getvalue().splitlines())
 
 
 def test_word_that_is_too_long_stays_whole() -> None:
@@ -62,16 +69,6 @@ def test_lines_in_a_file_are_not_broken() -> None:
     assert 30 == terminal(30)[0].width
 
 
-def test_style_goes_on_below() -> None:
-    """A style continues after a line break."""
-    written = io.StringIO()
-    console = Console(file=written, width=30, force_terminal=True, color_system="standard", highlight=False)
-
-    Lines(console).write("now   ", ("one two three four five, six", "red"), hang=6)
-
-    assert 2 == written.getvalue().count("\x1b[31m")
-
-
 def test_error_line(capsys: pytest.CaptureFixture[str]) -> None:
     """An error is one line on standard error, without control characters."""
     print_error("listen", ValueError("no\n  such \x1b[2J file"))
@@ -88,16 +85,14 @@ logging.getLogger("payasync").warning("outside")
 """
 
 
-def test_stray_logs_are_dropped() -> None:
-    """Inside the block, warnings without a handler are dropped; afterwards they are shown again."""
+def test_stray_logs_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    """Inside the block, warnings without a handler are dropped; afterwards they are shown again.
+
+    If a program has set up logging, it gets all records.
+    """
     ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=True, text=True)
-
-    assert "outside\n" == ended.stderr
-
-
-def test_handlers_get_their_logs(caplog: pytest.LogCaptureFixture) -> None:
-    """If a program has set up logging, it gets all records."""
     with stray_logs_dropped():
         logging.getLogger("payasync").warning("inside")
 
+    assert "outside\n" == ended.stderr
     assert ["inside"] == [each.getMessage() for each in caplog.records]

@@ -217,6 +217,8 @@ def test_genuine_but_held(tmp_path: Path) -> None:
         ({"data": DATA}, {}, "kind: the notification lacks type", "T1"),
         ({"type": "payment.paid", **DATA}, {}, "it lacks data, the payload", "T1"),
         (lacking, {}, "it lacks outRefundNo, the number of the refund", "T1"),
+        ({"type": "subscription.renewed", "data": {}}, {}, "it lacks subscriptionId, the number of the", None),
+        ({**PAID_EVENT, "data": {**DATA, "outRefundNo": "R1"}}, {}, "it came as a payment, but names a refund", "T1"),
         ({**PAID_EVENT, "data": [DATA, DATA]}, {"data": "data.0"}, "data holds 2 entries", "T1"),
         (PAID_EVENT, {"tells": {"payment": "status", "refund": "outTradeNo"}}, "it holds status of a payment", "T1"),
         (PAID_EVENT, {"must": {"livemode": True}}, "livemode is missing in the notification, and must be true", "T1"),
