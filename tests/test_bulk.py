@@ -127,7 +127,7 @@ async def forgetful(call: Call, send: Send) -> Reply:
     raise errors.NoAnswerError("lost")
 
 
-async def test_unknown_is_told_with_its_error(sandbox: Sandbox, pay: Session) -> None:
+async def test_unknown_has_its_error(sandbox: Sandbox, pay: Session) -> None:
     """A write that may have been done is `Unknown`, with the error that `reconcile` takes.
 
     So is one whose number was used before, perhaps by an earlier run. Each is also the event of that name.
@@ -468,14 +468,13 @@ async def _waiting(done: int, total: int) -> None:
 
 async def test_invalid_option_is_refused_before_the_first_is_sent(pay: Session) -> None:
     """An invalid option is refused by name. An `async` listener is refused, because it would not be awaited."""
-    wrong: dict[str, list[Any]] = {"limit": [0, -1, True, 1.5, "3", None], "on_progress": [3, _waiting]}
-    for option, values in {**wrong, "timeout": [0], "check_first": [1]}.items():
-        for value in values:
-            with pytest.raises(errors.InvalidArgumentError, match=f"{option} must be"):
-                pay.bulk([refund()], **{option: value})
+    limits: list[Any] = [("limit", value) for value in (0, -1, True, 1.5, "3", None)]
+    for option, value in [*limits, ("on_progress", 3), ("on_progress", _waiting), ("timeout", 0), ("check_first", 1)]:
+        with pytest.raises(errors.InvalidArgumentError, match=f"{option} must be"):
+            pay.bulk([refund()], **{option: value})
 
 
-async def test_point_that_the_profile_leaves_open_is_told_before_the_first_is_sent(sandbox: Sandbox) -> None:
+async def test_open_point_is_named_before_the_first_is_sent(sandbox: Sandbox) -> None:
     """If the profile cannot send one request, none is sent."""
     async with connect(sandbox.url, credentials=sandbox.credentials) as pay:
         with pytest.raises(errors.NotConfiguredError, match="refund_status"):
@@ -484,9 +483,9 @@ async def test_point_that_the_profile_leaves_open_is_told_before_the_first_is_se
     assert [] == sandbox.ledger.calls()
 
 
-async def test_what_is_missing_to_sign_is_told_before_the_first_is_sent(sandbox: Sandbox) -> None:
+async def test_what_is_missing_to_sign_is_named_before_the_first_is_sent(sandbox: Sandbox) -> None:
     """A missing key or signature option is raised before sending, without naming a request, because all lack it."""
-    known = {"secret_key": sandbox.credentials.secret_key, "signing_key": "signing key of M1"}
+    known: dict[str, Any] = {"secret_key": sandbox.credentials.secret_key, "signing_key": "signing key of M1"}
     cases: list[tuple[Any, Any, type[errors.ConfigurationError], str]] = [
         ({"signing_key": None}, {}, errors.ConfigurationError, "credentials.signing_key"),
         ({}, {"signature": None}, errors.NotConfiguredError, "signature"),
@@ -596,7 +595,7 @@ async def test_error_that_is_not_ours_begins_nothing_further(sandbox: Sandbox) -
     assert 2 == sandbox.ledger.refunds()
 
 
-async def test_journal_answers_what_was_done(sandbox: Sandbox, tmp_path: Any) -> None:
+async def test_journal_repeats_nothing(sandbox: Sandbox, tmp_path: Any) -> None:
     """Requests that the journal already has are not sent again, and each has its result."""
     async with SqliteJournal(tmp_path / "pay.db") as journal, sandbox.session(journal=journal) as pay:
         first = await _all(pay.bulk(refunds(5)))

@@ -197,7 +197,7 @@ async def test_nothing_shows_a_key() -> None:
     assert [] == singing(texts)
 
 
-async def test_events_and_answers_pickle_without_a_key() -> None:
+async def test_events_and_responses_pickle_without_a_key() -> None:
     """Pickled events and responses hold no key; a session and its credentials do not pickle."""
     events: list[Event] = []
     with Recorder([answer(), RESET]) as service:

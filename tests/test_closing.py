@@ -115,7 +115,7 @@ PATIENT: Final = RetryPolicy(base_delay=float(LONG), max_delay=float(LONG))
 @pytest.mark.parametrize(
     ("shield", "grace"), [(False, 0), (True, 0), (False, 0.01)], ids=["plain", "shielded", "after a grace"]
 )
-async def test_call_that_waits_ends_with_its_last_word(pause: Pause, *, shield: bool, grace: float) -> None:
+async def test_call_that_waits_raises_its_last_error(pause: Pause, *, shield: bool, grace: float) -> None:
     """Closing ends the wait before a retry, after the grace: the call raises its final error and sends no more.
 
     A call whose attempt ends because of closing does not wait for a retry.
@@ -268,7 +268,7 @@ async def test_shielded_write_is_repeated_and_asked_about() -> None:
     assert not [event for event in told if isinstance(event, Unknown)]
 
 
-async def test_shielded_write_answers_its_caller() -> None:
+async def test_shielded_write_returns_to_its_caller() -> None:
     """A shielded call returns or raises as one without a shield does."""
     with Recorder([answer(), answer(400, b'{"code":"SBX_OTHER"}')]) as service:
         async with documented(service) as pay:

@@ -311,8 +311,9 @@ def test_takes_only_a_text() -> None:
 
     So is a key with a lone surrogate, such as from undecodable bytes.
     """
-    wrong: list[tuple[Any, str]] = [("", "an empty text"), (None, "NoneType"), (b"sk_live_7f3a", "bytes"), (5, "int")]
-    for given, said in [*wrong, (SECRET, "Secret")]:
+    wrong: list[Any] = ["", None, b"sk_live_7f3a", 5, SECRET]
+    for given in wrong:
+        said = type(given).__name__ if given != "" else "an empty text"
         with pytest.raises(ConfigurationError, match=f"must be a text that is not empty, not {said}:") as caught:
             Secret(given)
 

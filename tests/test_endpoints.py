@@ -41,7 +41,7 @@ def test_texts() -> None:
     assert {"amount", "total_amt", "refund_amt", "start_date", "customer"} == others
 
 
-def test_custom_path_is_taken_as_it_is() -> None:
+def test_custom_path_is_accepted_unchanged() -> None:
     """Paths that RFC 3986 allows are accepted unchanged."""
     paths = "/", "/v1/bills/B-1", "/a/", "/a//b", "/a;v=1/b:c@d", "/%C3%A9", "/a%20b", "/.well-known", "/a..b"
 

@@ -127,7 +127,7 @@ def test_refused_value_pickles_whatever_it_is() -> None:
     assert ["<unpicklable>", "Secret('***')", "[1]", None, True] == [twin.value for twin in twins]
 
 
-def test_add_tells_what_was_learnt_later() -> None:
+def test_add_sets_facts_of_one_error() -> None:
     """`add` sets attributes of one error, and does not change the defaults of the class."""
     error = errors.NoAnswerError("reset", attempts=1)
     error.add(attempts=2, reference="T1")

@@ -180,7 +180,7 @@ async def test_copies_share_the_connections() -> None:
     assert signatures.hmac_sha256(signatures.signed_text(sent), "signing key of M2") == sent["sign"]
 
 
-async def test_inquiry_gives_the_call_and_the_answer_as_it_came() -> None:
+async def test_inquiry_returns_the_call_and_the_unread_reply() -> None:
     """`inquire` returns the call and the unread reply, takes a timeout, and raises as other calls do."""
     with recorder(OK, answer(400, b'{"code":"SBX_OTHER"}')) as service:
         async with pay_with(service, retry=ONE_TRY) as pay:
@@ -304,7 +304,7 @@ async def test_close_that_is_cancelled_closes_all_the_same() -> None:
     assert [1, 2] == [request.connection for request in service.requests]
 
 
-async def test_injected_session_brings_no_manners_of_its_own() -> None:
+async def test_settings_of_an_injected_session_are_not_applied() -> None:
     """An injected session's redirects, decompression and `raise_for_status` are not applied. It stays open."""
     zipped = answer(200, zlib.compress(OK_BODY), ("Content-Encoding", "deflate"))
     moved = answer(307, b"{}", ("Location", "/elsewhere"))
@@ -485,7 +485,7 @@ def opening(service: Recorder) -> Callable[[Event], None]:
     return on_event
 
 
-async def test_events_tell_the_story(caplog: pytest.LogCaptureFixture) -> None:
+async def test_events_of_a_call(caplog: pytest.LogCaptureFixture) -> None:
     """`on_event` receives each attempt, retry and unknown outcome, in order, with the call's reference.
 
     An error of `on_event` is logged, and the call goes on.

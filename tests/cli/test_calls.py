@@ -82,11 +82,11 @@ class Shown:
         self.err = err
 
     @property
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """What `--json` printed: one line, with the same keys each time."""
         (line,) = self.out.splitlines()
-        told: dict[str, Any] = json.loads(line)
-        return told
+        as_json: dict[str, Any] = json.loads(line)
+        return as_json
 
     @property
     def number(self) -> str:
@@ -143,10 +143,10 @@ def profile(folder: Path, **changes: Any) -> tuple[str, str]:
     return "--profile", str(file)
 
 
-def test_story(sandbox: ThreadedSandbox) -> None:
+def test_order_from_its_start_to_its_refund(sandbox: ThreadedSandbox) -> None:
     """An order is placed, paid, waited for, refunded and queried; each command shows the state."""
     placed = ran(sandbox, *PLACE, "--yes", "--json")
-    number, page = placed.number, placed.told["redirect_url"]
+    number, page = placed.number, placed.as_json["redirect_url"]
     asked = ran(sandbox, "order", "query", number)
     sandbox.customer.authorize(number)
     waited = ran(sandbox, "order", "wait", number, "--until", "paid", "--timeout", "5")
@@ -162,11 +162,11 @@ def test_story(sandbox: ThreadedSandbox) -> None:
 
 def test_subscription(sandbox: ThreadedSandbox) -> None:
     """A subscription is created, changed and cancelled."""
-    made = ran(sandbox, *SUBSCRIBE, *CUSTOMER, "--yes", "--json").told
-    changed = ran(sandbox, "subscription", "update", made["id"], "--amount", "1000", "--yes", "--json").told
+    made = ran(sandbox, *SUBSCRIBE, *CUSTOMER, "--yes", "--json").as_json
+    changed = ran(sandbox, "subscription", "update", made["id"], "--amount", "1000", "--yes", "--json").as_json
     amount = sandbox.ledger.subscription_amount(made["id"])
     facts = ran(sandbox, "subscription", "update", made["id"], "--amount", "1000", "--yes").facts
-    ended = ran(sandbox, "subscription", "cancel", made["id"], "--yes", "--json").told
+    ended = ran(sandbox, "subscription", "cancel", made["id"], "--yes", "--json").as_json
 
     assert ["scheduled", "scheduled", "cancelled"] == [each["state"] for each in (made, changed, ended)]
     assert (1000, made["id"], False) == (amount, facts["Subscription"], "Id" in facts)
@@ -304,11 +304,11 @@ def test_interrupted(sandbox: ThreadedSandbox, tmp_path: Path, number: signal.Si
     assert "succeeded" == sandbox.ledger.refund_state(shown.number)
     if number == signal.SIGKILL:
         return
-    assert (130, "unknown", shown.number) == (shown.code, shown.told["outcome"], shown.told["number"])
+    assert (130, "unknown", shown.number) == (shown.code, shown.as_json["outcome"], shown.as_json["number"])
     assert [
         "payasync reconcile --journal pay.db",
         f"payasync refund status {shown.number} --out-trade-no T1",
-    ] == shown.told["next"]
+    ] == shown.as_json["next"]
     assert "payasync refund create: interrupted\n" in shown.err
 
 
@@ -325,16 +325,16 @@ def test_unknown_outcome(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     With a journal, the first command that is shown settles the refund; the same refund again sends nothing.
     """
     ended = unknown(sandbox, *R1)
-    (command,) = ended.told["next"]
+    (command,) = ended.as_json["next"]
 
-    assert (DOUBT, "unknown", "R1") == (ended.code, ended.told["outcome"], ended.told["number"])
+    assert (DOUBT, "unknown", "R1") == (ended.code, ended.as_json["outcome"], ended.as_json["number"])
     assert ended.err.splitlines()[-1].startswith("payasync refund create: outcome unknown: no usable response from ")
     assert "payasync refund status R1 --out-trade-no T1" == command
     assert "succeeded (SBX_SUCCEEDED)" == followed(sandbox, command).facts["State"]
     for number, name in (("R2", "pay.db"), ("R3", "my 'pay' $HOME.db")):
         refund, journal = (*R1[:-1], number), journal_at(tmp_path / name)
         recorded = unknown(sandbox, *refund, "--journal", journal)
-        settle, look = recorded.told["next"]
+        settle, look = recorded.as_json["next"]
         settled = followed(sandbox, settle)
         again = ran(sandbox, *refund, "--yes", PAYASYNC_JOURNAL=journal)
 
@@ -351,7 +351,7 @@ def test_unknown_outcome_in_the_journal_of_the_environment(
     """If the environment names the journal and the service, the commands that are shown work as they stand there."""
     for name, value in {**environment(sandbox), "PAYASYNC_JOURNAL": journal_at(tmp_path / "pay.db")}.items():
         monkeypatch.setenv(name, value)
-    shown = unknown(sandbox, *R1).told["next"]
+    shown = unknown(sandbox, *R1).as_json["next"]
 
     assert ["payasync reconcile", "payasync refund status R1 --out-trade-no T1"] == shown
     assert [0, 0] == [CliRunner().invoke(payasync, shlex.split(each)[1:]).exit_code for each in shown]
@@ -367,13 +367,13 @@ def test_unknown_payment(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     ]
 
     assert [DOUBT, DOUBT, DOUBT] == [alone.code, recorded.code, again.code]
-    assert "look for it at the service (1000 USD, 'Invoice 42', at about" in alone.told["reason"]
+    assert "look for it at the service (1000 USD, 'Invoice 42', at about" in alone.as_json["reason"]
     shown = ran(sandbox, "journal", "show", "1", "--journal", journal).out
     sent_when = re.search(r"Sent +once, (.* UTC)\n", shown)
     assert sent_when
-    assert f"look for it at the service (sent {sent_when[1]}), and" in again.told["reason"]
-    assert "No journal has recorded it, so keep what is shown above." == alone.told["advice"]
-    assert [[], resolve, resolve] == [each.told["next"] for each in (alone, recorded, again)]
+    assert f"look for it at the service (sent {sent_when[1]}), and" in again.as_json["reason"]
+    assert "No journal has recorded it, so keep what is shown above." == alone.as_json["advice"]
+    assert [[], resolve, resolve] == [each.as_json["next"] for each in (alone, recorded, again)]
     assert 2 == sandbox.ledger.payments()
 
 
@@ -386,14 +386,14 @@ def test_used_number(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     ended = ran(sandbox, *R1, "--yes", "--json")
     journal = ("--journal", journal_at(tmp_path / "pay.db"))
     other = ran(sandbox, *R1, "--yes", "--json", *journal)
-    (command,), before = ended.told["next"], sent(sandbox)
+    (command,), before = ended.as_json["next"], sent(sandbox)
     another = ran(sandbox, *R1[:-3], "50", *R1[-2:], "--yes", "--json", *journal)
-    (show,) = another.told["next"]
+    (show,) = another.as_json["next"]
 
-    assert [(DOUBT, "duplicate")] * 2 == [(each.code, each.told["outcome"]) for each in (ended, other)]
+    assert [(DOUBT, "duplicate")] * 2 == [(each.code, each.as_json["outcome"]) for each in (ended, other)]
     assert "succeeded (SBX_SUCCEEDED)" == followed(sandbox, command).facts["State"]
-    assert ["payasync", "reconcile"] == other.told["next"][0].split()[:2]
-    assert (1, "not sent", before) == (another.code, another.told["outcome"], sent(sandbox))
+    assert ["payasync", "reconcile"] == other.as_json["next"][0].split()[:2]
+    assert (1, "not sent", before) == (another.code, another.as_json["outcome"], sent(sandbox))
     assert "refunds.create R1" in followed(sandbox, show).out
 
 
@@ -403,24 +403,24 @@ def test_not_sent(sandbox: ThreadedSandbox) -> None:
     asked = ran(sandbox, "order", "query", "T1", "--base-url", "http://127.0.0.1:1")
     untrusted = ran(sandbox, *R1, "--yes", "--json", "--base-url", sandbox.url.replace("http:", "https:"))
 
-    assert [(1, "not sent")] * 2 == [(each.code, each.told["outcome"]) for each in (ended, untrusted)]
-    assert f"To try again, run the same command with --out-refund-no {ended.number}." == ended.told["advice"]
+    assert [(1, "not sent")] * 2 == [(each.code, each.as_json["outcome"]) for each in (ended, untrusted)]
+    assert f"To try again, run the same command with --out-refund-no {ended.number}." == ended.as_json["advice"]
     assert (1, True) == (asked.code, "  To try again, run the same command.\n" in asked.err)
 
 
 def test_refused(sandbox: ThreadedSandbox) -> None:
     """If the service refuses a write, the exit code is 1, and its own words are shown."""
     ended = ran(sandbox, "order", "close", "T1", "--yes")
-    told = ran(sandbox, "order", "close", "T1", "--yes", "--json").told
+    as_json = ran(sandbox, "order", "close", "T1", "--yes", "--json").as_json
 
     assert (1, "") == (ended.code, ended.out)
     assert "payasync order close: HTTP 409, " in ended.err
-    assert ("refused", "SBX_WRONG_STATE", 409) == (told["outcome"], told["code"], told["http_status"])
-    assert (1, "T1") == (told["attempts"], told["number"])
+    assert ("refused", "SBX_WRONG_STATE", 409) == (as_json["outcome"], as_json["code"], as_json["http_status"])
+    assert (1, "T1") == (as_json["attempts"], as_json["number"])
     # The response may be about another order.
-    assert [None] * 5 == [told[name] for name in ("id", "state", "status", "redirect_url", "data")]
-    assert told["message"] in ended.err
-    assert told["request_id"]
+    assert [None] * 5 == [as_json[name] for name in ("id", "state", "status", "redirect_url", "data")]
+    assert as_json["message"] in ended.err
+    assert as_json["request_id"]
 
 
 def test_refund_that_is_not_made_at_once() -> None:
@@ -428,20 +428,20 @@ def test_refund_that_is_not_made_at_once() -> None:
     with ThreadedSandbox(refunds="fail") as failing, ThreadedSandbox(refunds="by hand") as slow:
         for each in (failing, slow):
             each.given.paid_order(out_trade_no="T1", total_amt=450)
-        declined, told = ran(failing, *R1, "--yes"), ran(slow, *R1, "--yes", "--json").told
+        declined, as_json = ran(failing, *R1, "--yes"), ran(slow, *R1, "--yes", "--json").as_json
 
     assert (1, "failed (SBX_REFUND_FAILED)") == (declined.code, declined.facts["State"])
     assert "accepted the request, but the refund's state is failed" in declined.err
-    assert ("done", "processing") == (told["outcome"], told["state"])
-    assert ["payasync refund status R1 --out-trade-no T1"] == told["next"]
+    assert ("done", "processing") == (as_json["outcome"], as_json["state"])
+    assert ["payasync refund status R1 --out-trade-no T1"] == as_json["next"]
 
 
 def test_order_without_an_address(sandbox: ThreadedSandbox) -> None:
     """If the address of an order was lost, the advice is to close the order."""
     ended = lost(sandbox, *PLACE)
 
-    assert (0, True, None) == (ended.code, ended.told["recovered"], ended.told["redirect_url"])
-    assert 0 == followed(sandbox, f"{ended.told['next'][0]} --yes").code
+    assert (0, True, None) == (ended.code, ended.as_json["recovered"], ended.as_json["redirect_url"])
+    assert 0 == followed(sandbox, f"{ended.as_json['next'][0]} --yes").code
     assert "closed" == sandbox.ledger.order_state(ended.number)
 
 
@@ -458,14 +458,14 @@ def test_next_command_names_the_same_service(sandbox: ThreadedSandbox, tmp_path:
     """The commands that are shown have the options of this one, and quote what a shell would read otherwise."""
     (folder := tmp_path / "a b").mkdir()
     given = profile(folder)
-    told = ran(sandbox, *PLACE, "--out-trade-no", "T2", *given, "--yes", "--json").told
-    hyphen = ran(sandbox, *PLACE, "--out-trade-no=-x", "--base-url", f"{sandbox.url}/", "--yes", "--json").told
+    as_json = ran(sandbox, *PLACE, "--out-trade-no", "T2", *given, "--yes", "--json").as_json
+    hyphen = ran(sandbox, *PLACE, "--out-trade-no=-x", "--base-url", f"{sandbox.url}/", "--yes", "--json").as_json
 
-    assert [f"payasync order wait T2 --until paid --timeout 60 --profile '{given[1]}'"] == told["next"]
+    assert [f"payasync order wait T2 --until paid --timeout 60 --profile '{given[1]}'"] == as_json["next"]
     assert [f"payasync order wait --until paid --timeout 60 --base-url {sandbox.url}/ -- -x"] == hyphen["next"]
     for number in ("T2", "-x"):
         sandbox.customer.authorize(number)
-    assert [0, 0] == [followed(sandbox, each["next"][0]).code for each in (told, hyphen)]
+    assert [0, 0] == [followed(sandbox, each["next"][0]).code for each in (as_json, hyphen)]
 
 
 def test_numbers_that_are_made(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
@@ -476,10 +476,10 @@ def test_numbers_that_are_made(sandbox: ThreadedSandbox, tmp_path: Path) -> None
     for pattern, made in (("[A-Za-z0-9_-]{1,64}", NUMBER.pattern), ("[0-9]{20}", r"\b[0-9]{20}\b")):
         given = profile(tmp_path, identifier=pattern)
         first, second = (ran(sandbox, *PLACE, *given, "--yes", "--json") for _ in range(2))
-        numbers = {first.told["number"], second.told["number"]}
+        numbers = {first.as_json["number"], second.as_json["number"]}
 
         assert [True, True] == [bool(re.fullmatch(made, number)) for number in numbers]
-        assert f"payasync order place: order {first.told['number']}\n" == first.err
+        assert f"payasync order place: order {first.as_json['number']}\n" == first.err
     before, ended = sent(sandbox), ran(sandbox, *PLACE, *profile(tmp_path, identifier="T[0-9]{4}"), "--yes")
 
     assert (2, before) == (ended.code, sent(sandbox))
@@ -526,7 +526,7 @@ def test_forms_of_a_customer(sandbox: ThreadedSandbox) -> None:
 def test_intent_is_sent_once(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """With a journal, a payment with the same intent is sent once. With idempotency keys, it needs no journal."""
     given = ("--journal", journal_at(tmp_path / "pay.db"), "--intent", "i42", "--yes", "--json")
-    first, again = ran(sandbox, *PAY, *given).told, ran(sandbox, *PAY, *given).told
+    first, again = ran(sandbox, *PAY, *given).as_json, ran(sandbox, *PAY, *given).as_json
     keyed = profile(tmp_path, idempotency=Idempotency(header="Idempotency-Key", lifetime=60))
 
     assert (first["id"], 1, 0) == (again["id"], first["attempts"], again["attempts"])
@@ -536,9 +536,9 @@ def test_intent_is_sent_once(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
 
 def test_address_of_a_payment(sandbox: ThreadedSandbox) -> None:
     """A payment shows the service's number once, and the address where the customer pays, if the profile locates it."""
-    told, result = ran(sandbox, *PAY, "--yes", "--json").told, ran(sandbox, *PAY, "--yes")
+    as_json, result = ran(sandbox, *PAY, "--yes", "--json").as_json, ran(sandbox, *PAY, "--yes")
 
-    assert told["data"][PROFILE.answer.redirect_url] == told["redirect_url"]
+    assert as_json["data"][PROFILE.answer.redirect_url] == as_json["redirect_url"]
     assert result.facts["Pay"].split()[1].startswith(f"{sandbox.url}/gateway/")
     assert 1 == result.out.count(result.facts["Payment"])
 
@@ -677,9 +677,9 @@ def test_end_that_the_journal_cannot_record(
     monkeypatch.setattr(SqliteJournal, "aclose", fail)
     third = ran(sandbox, *given, "i3")
 
-    recorded = [(each.code, each.told["outcome"], each.told["recorded"]) for each in (first, second, third)]
+    recorded = [(each.code, each.as_json["outcome"], each.as_json["recorded"]) for each in (first, second, third)]
     assert [(0, "done", True), (0, "done", False), (0, "done", True)] == recorded
-    line = f"payasync payment create: done, but the journal could not record it: keep payment {second.told['id']}\n"
+    line = f"payasync payment create: done, but the journal could not record it: keep payment {second.as_json['id']}\n"
     closed = "payasync payment create: the journal could not be closed: disk I/O error\n"
     assert ["", line, closed] == [first.err, second.err, third.err]
 
@@ -718,10 +718,10 @@ def test_signature_is_not_shown(tmp_path: Path) -> None:
     file.write_text(signed.to_toml(), encoding="utf-8")
     with ThreadedSandbox(signed) as sandbox:
         number = sandbox.given.paid_order()
-        told = ran(sandbox, "order", "query", number, "--profile", str(file), "--json").told
+        as_json = ran(sandbox, "order", "query", number, "--profile", str(file), "--json").as_json
 
-    assert ("paid", number) == (told["state"], told["data"]["outTradeNo"])
-    assert not {"mac", "once", "sign", "nonceStr"} & told["data"].keys()
+    assert ("paid", number) == (as_json["state"], as_json["data"]["outTradeNo"])
+    assert not {"mac", "once", "sign", "nonceStr"} & as_json["data"].keys()
 
 
 def test_keys_of_json() -> None:

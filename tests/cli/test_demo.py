@@ -30,16 +30,16 @@ OPERATIONS: Final = (
 )
 
 
-async def told(*steps: demo.Step, width: int = 80) -> tuple[bool, str]:
+async def shown_by(*steps: demo.Step, width: int = 80) -> tuple[bool, str]:
     """Run the demo, or some of its steps. Return whether it succeeds, and its output."""
     written = io.StringIO()
     shown = DemoScreen(console=Console(file=written, width=width, highlight=False))
     return await demo.run(shown, *([steps] if steps else [])), written.getvalue()
 
 
-async def test_the_story_shows_all_ten_endpoints() -> None:
+async def test_it_shows_all_ten_endpoints() -> None:
     """Every endpoint has its line, the forged call is refused, and the ledger agrees. In 80 columns nothing is cut."""
-    holds, text = await told()
+    holds, text = await shown_by()
     longest = [re.sub(r"(?<=127\.0\.0\.1:)[0-9]+", "65535", line) for line in text.splitlines()]
     words = *OPERATIONS, "SBX_BAD_SIGNATURE", "every response agrees with the ledger"
 
@@ -61,7 +61,7 @@ async def knowing_forger(context: demo.DemoContext) -> None:
     await demo.forge(evolve(context, order=order), key=key)
 
 
-async def test_a_check_that_fails_ends_the_story() -> None:
+async def test_a_check_that_fails_ends_it() -> None:
     """If the ledger disagrees, a forgery is accepted or no notification arrives, the demo says so and fails."""
     cases: dict[str, tuple[demo.Step, ...]] = {
         "refunded: 1, but the ledger says 0": (demo.create_payment, lie),
@@ -69,7 +69,7 @@ async def test_a_check_that_fails_ends_the_story() -> None:
         "no notification of the payment came": (demo.receive_notification,),
     }
     for why, steps in cases.items():
-        holds, text = await told(*steps)
+        holds, text = await shown_by(*steps)
 
         assert (False, True) == (holds, why in text)
 
@@ -98,7 +98,7 @@ def test_the_process_says_nothing_on_standard_error() -> None:
     assert (0, []) == (ended.returncode, written)
 
 
-async def test_an_ascii_terminal_shows_the_whole_story() -> None:
+async def test_an_ascii_terminal_shows_each_step() -> None:
     """On a terminal without Unicode every step is shown in ASCII."""
     written = io.TextIOWrapper(io.BytesIO(), encoding="ascii", newline="\n")
     holds = await demo.run(DemoScreen(console=Console(file=written, width=80, highlight=False)))
@@ -113,7 +113,7 @@ async def test_an_ascii_terminal_shows_the_whole_story() -> None:
 async def test_a_very_narrow_terminal_does_without_the_calls() -> None:
     """Below 80 columns the names of calls are left out, and no step is folded."""
     for width in (20, 79):
-        _, text = await told(width=width)
+        _, text = await shown_by(width=width)
         steps = [line for line in text.splitlines() if line[:2].strip().isdigit()]
 
         assert (14, False) == (len(steps), "…" in text)

@@ -351,7 +351,7 @@ def test_invalid_bodies(tmp_path: Path) -> None:
     assert ("verified", 0, "") == (heard["verdict"], end.code, end.err)
 
 
-def told_of(line: dict[str, Any]) -> tuple[str, str]:
+def kind_and_number(line: dict[str, Any]) -> tuple[str, str]:
     """Return the kind and the number in a line of JSON."""
     return line["kind"], line["reference"]
 
@@ -371,9 +371,9 @@ async def test_routed_where_the_payload_says_no_kind(tmp_path: Path) -> None:
     with listening(tmp_path, environ=telling) as one:
         _, told = one.notified(b'{"no":"T3","state":"PAID"}')
 
-    assert (f"{one.opening['url']}/notify", "payment", "T3") == (one.opening["webhook_url"], *told_of(told))
+    assert (f"{one.opening['url']}/notify", "payment", "T3") == (one.opening["webhook_url"], *kind_and_number(told))
     assert f"{url}/notify/subscription" == listener.opening["webhook_url"]
-    assert (("payment", "T1"), ("", "T2")) == (told_of(routed), told_of(unrouted))
+    assert (("payment", "T1"), ("", "T2")) == (kind_and_number(routed), kind_and_number(unrouted))
     assert "its kind is unknown" in unrouted["why"]
 
 

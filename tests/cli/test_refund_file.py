@@ -259,7 +259,7 @@ def test_result_of_another_run_is_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("step", "begun"), [("lock_file", True), ("_hold_lock", False)])
-def test_run_that_begins_at_the_same_time_keeps_its_result(
+def test_result_of_a_run_that_begins_at_the_same_time_stays(
     path: Path, monkeypatch: pytest.MonkeyPatch, step: str, *, begun: bool
 ) -> None:
     """If another run makes its partial file while this one begins, this one is refused, and removes nothing."""
@@ -281,7 +281,7 @@ def test_run_that_begins_at_the_same_time_keeps_its_result(
     assert "of the other run" == partial.read_text()
 
 
-def test_run_that_locks_the_new_file_first_keeps_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_locks_the_new_file_first_writes_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If another run locks the partial file before this one, which has made it, this one is refused."""
     real = new_private
 
@@ -540,7 +540,7 @@ def asked(state: State, **facts: Any) -> Step:
     return step
 
 
-def told(state: State | str) -> Step:
+def notified(state: State | str) -> Step:
     """Return a step in which a notification gives the refund's state."""
     return lambda journal: journal.told("refunds.create", "R1", state, {}, merchant=MERCHANT)
 
@@ -560,10 +560,10 @@ ACCEPTED: Final = sent("accepted", outcome=Outcome(status=200))
 KNOWN_TO_OTHERS: Final[dict[str, tuple[Step, ...]]] = {
     "declined immediately": (sent("rejected", outcome=DECLINED, reason=FAILED),),
     "declined later": (ACCEPTED, asked("rejected", outcome=DECLINED, reason=FAILED)),
-    "notified": (sent("accepted"), told("failed")),
+    "notified": (sent("accepted"), notified("failed")),
     "lost": (sent("unknown"), asked("rejected", reason="never arrived")),
     "given up in doubt": (sent("unknown"), given_up),
-    "given up after a contradiction": (REFUSED, told("succeeded"), given_up),
+    "given up after a contradiction": (REFUSED, notified("succeeded"), given_up),
     "given up unsent": (queued, given_up),
 }
 KNOWN_TO_THE_SENDER: Final = {

@@ -103,7 +103,7 @@ def imported(sandbox: ThreadedSandbox, file: Path, *arguments: str, **changes: s
     )
 
 
-def told(file: Path) -> dict[str, str]:
+def written_states(file: Path) -> dict[str, str]:
     """Return the state and the code of each row in the result file."""
     with file.with_name("out.csv").open(newline="") as result:
         return {row["out_refund_no"]: f"{row['state']} {row['code']}".strip() for row in csv.DictReader(result)}
@@ -129,14 +129,14 @@ def test_each_refund_is_made_once(sandbox: ThreadedSandbox, tmp_path: Path) -> N
 
     assert [0, 0] == [first.exit_code, again.exit_code], first.output
     assert (2, 2, 150) == (sent(sandbox), sandbox.ledger.refunds(), sandbox.ledger.refunded("T1"))
-    assert whole == told(file)
+    assert whole == written_states(file)
     assert (True, False) == ("which is empty" in first.output, "which is empty" in again.output)
     assert f"Service {sandbox.url} " in words(first.output)
     assert "Refunds 2 Amount 150 minor units in all" in words(first.output)
     assert "by an earlier run" not in first.output
     assert "2  of them done by an earlier run, not sent again" in again.output
     lost = imported(sandbox, file, "--journal", str(tmp_path / "other.db"))
-    assert (0, whole, 150) == (lost.exit_code, told(file), sandbox.ledger.refunded("T1"))
+    assert (0, whole, 150) == (lost.exit_code, written_states(file), sandbox.ledger.refunded("T1"))
 
 
 def test_bad_row_stops_everything_unless_it_is_left_out(tmp_path: Path) -> None:
@@ -164,21 +164,21 @@ def test_bad_row_stops_everything_unless_it_is_left_out(tmp_path: Path) -> None:
         assert 2 == len(lines)
         assert "'refundDesc' cannot be signed: it must be free of '&' and '='" in lines[0]
     done, bad = "succeeded SBX_OK", "left out"
-    assert {"R1": done, "R2": bad, "R3": done, "R4": bad} == told(file)
+    assert {"R1": done, "R2": bad, "R3": done, "R4": bad} == written_states(file)
 
 
 def test_refused_is_tried_again_by_the_next_run(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """The next run tries refused rows again, and sends nothing else."""
     file = written(tmp_path, *GOOD, "T2,R3,300,1")
     first = imported(sandbox, file)
-    refused = told(file)["R3"]
+    refused = written_states(file)["R3"]
     sandbox.given.paid_order(out_trade_no="T2", total_amt=300)
     again = imported(sandbox, file)
 
     assert (1, 0) == (first.exit_code, again.exit_code)
     assert "refused SBX_NOT_FOUND" == refused
     assert "SBX_NOT_FOUND there is no such order" in first.output
-    assert ("succeeded SBX_OK", 4) == (told(file)["R3"], sent(sandbox))
+    assert ("succeeded SBX_OK", 4) == (written_states(file)["R3"], sent(sandbox))
 
 
 def test_number_that_was_used_for_another_amount(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_number_that_was_used_for_another_amount(sandbox: ThreadedSandbox, tmp_p
     imported(sandbox, written(tmp_path, "T1,R1,450,90"), "--journal", str(tmp_path / "other.db"))
     file = written(tmp_path, *GOOD)
     first = imported(sandbox, file)
-    found = told(file)["R1"]
+    found = written_states(file)["R1"]
     again = imported(sandbox, file)
     refused = imported(sandbox, written(tmp_path, "T1,R2,450,30"))
     why = "R2 was already refunded (succeeded): refund_amt was 50 and is 30 in this row. Only if both are owed"
@@ -227,7 +227,7 @@ def test_wrong_keys_stop_it_early(sandbox: ThreadedSandbox, tmp_path: Path) -> N
     assert 0 == imported(sandbox, written(tmp_path, *GOOD)).exit_code
     file = written(tmp_path, *(f"T1,A{number},450,1" for number in range(50)), *GOOD)
     ended = imported(sandbox, file, "--limit", "2", PAYASYNC_SIGNING_KEY="another-signing-key")
-    states = Counter(state.split()[0] for state in told(file).values())
+    states = Counter(state.split()[0] for state in written_states(file).values())
 
     assert (1, 2) == (ended.exit_code, sandbox.ledger.refunds())
     assert "Stopping: the service rejects these keys.\n  Waiting for the calls in flight; Ctrl-C twice" in ended.output
@@ -419,13 +419,13 @@ def test_row_that_another_run_may_send_is_not_called_unsent(sandbox: ThreadedSan
     file = written(tmp_path, GOOD[1])
     with importing(sandbox, other, str(tmp_path / "pay.db")):
         refusing = sandbox.faults.refuse()
-        second, states = imported(sandbox, file), set(told(file).values())
+        second, states = imported(sandbox, file), set(written_states(file).values())
     third = imported(sandbox, file)
 
     assert refusing.fired
     assert (3, {"unknown"}) == (second.exit_code, states)
     assert "another import may use this journal, and send it" in words(second.output)
-    assert (1, {"unsent"}) == (third.exit_code, set(told(file).values()))
+    assert (1, {"unsent"}) == (third.exit_code, set(written_states(file).values()))
 
 
 async def test_row_that_stays_in_doubt(
@@ -440,7 +440,7 @@ async def test_row_that_stays_in_doubt(
     silent = sandbox.faults.rate_limited("refunds.status", retry_after=3600, times=None)
     clock = Clock()
     code, shown = await waited(sandbox, file, clock, monkeypatch)
-    (number,) = [number for number, state in told(file).items() if state == "unknown"]
+    (number,) = [number for number, state in written_states(file).items() if state == "unknown"]
     again, _ = await waited(sandbox, file, clock, monkeypatch)
     silent.disarm()
     clock.advance(3600)
@@ -452,7 +452,7 @@ async def test_row_that_stays_in_doubt(
     assert "Do not send them by other means" in shown
     assert "payasync reconcile --journal" in shown
     assert 2 == sandbox.ledger.refunds() == sent(sandbox)
-    assert {"succeeded SBX_OK"} == set(told(file).values())
+    assert {"succeeded SBX_OK"} == set(written_states(file).values())
 
 
 class Shown(RefundImportScreen):
@@ -598,7 +598,7 @@ async def test_unreadable_journal(sandbox: ThreadedSandbox, tmp_path: Path, monk
     sandbox.faults.refuse()
     code, shown = await waited(sandbox, file, Clock(), monkeypatch, Unreadable)
 
-    assert (3, {"unknown"}) == (code, set(told(file).values()))
+    assert (3, {"unknown"}) == (code, set(written_states(file).values()))
     assert "an earlier run may have sent it: the disk is gone" in words(shown)
 
 
@@ -734,7 +734,7 @@ def refused(error: errors.PayasyncError) -> CallResult[RefundResponse]:
     return Refused(REFUND, error)
 
 
-def unanswered(attempts: int = 1) -> CallResult[RefundResponse]:
+def without_response(attempts: int = 1) -> CallResult[RefundResponse]:
     """Return a refund without a response; without attempts, the journal has refused to send it."""
     return Unknown(REFUND, errors.OutcomeUnknownError("no response", attempts=attempts))
 
@@ -749,13 +749,13 @@ NOT_SENT: Final = refused(errors.NotSentError("no connection"))
 
 
 STOPS: Final = [
-    ([unanswered()] * (MOST - 1), ""),
-    ([unanswered()] * MOST, NO_RESPONSE),
+    ([without_response()] * (MOST - 1), ""),
+    ([without_response()] * MOST, NO_RESPONSE),
     ([NOT_SENT] * MOST, NO_RESPONSE),
-    ([unanswered(), unanswered(), done(), unanswered()], ""),
-    ([unanswered(), unanswered(), BAD_REQUEST, unanswered()], ""),
-    ([unanswered(attempts=0)] * MOST, ""),
-    ([unanswered(), unanswered(), done(attempts=0), unanswered()], NO_RESPONSE),
+    ([without_response(), without_response(), done(), without_response()], ""),
+    ([without_response(), without_response(), BAD_REQUEST, without_response()], ""),
+    ([without_response(attempts=0)] * MOST, ""),
+    ([without_response(), without_response(), done(attempts=0), without_response()], NO_RESPONSE),
     ([denied(401)], WRONG_KEYS),
     ([done(), denied(401)], WRONG_KEYS),
     ([denied()] * (DENIED - 1), ""),
