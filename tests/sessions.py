@@ -1,10 +1,12 @@
 """Sessions with a recorder, and the calls that several test modules make with them."""
 
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 from payasync import Credentials, PaymentResponse, Profile, Response, RetryPolicy, Session
-from tests.foreign.recorder import Recorder, answer
+from tests.foreign.recorder import Answer, Recorder, answer
 
+R = TypeVar("R")
 KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
 ONE_TRY: Final = RetryPolicy(attempts=1)
 FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
@@ -27,3 +29,10 @@ async def create(pay: Session, amount: int = 1) -> PaymentResponse:
 async def query(pay: Session) -> Response:
     """Make a read."""
     return await pay.orders.query("T1")
+
+
+async def call_once(ask: Callable[[Session], Awaitable[R]], *script: Answer, **settings: Any) -> R:
+    """Return the response to one call of a session whose service responds by a script."""
+    with Recorder(script) as service:
+        async with connect(service, **settings) as pay:
+            return await ask(pay)

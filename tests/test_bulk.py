@@ -91,6 +91,7 @@ class Gate:
 
 def others() -> set[asyncio.Task[Any]]:
     """Return the tasks that a bulk has begun and that have not ended."""
+    # No public name says which tasks are a bulk's.
     return {task for task in asyncio.all_tasks() if "_Bulk" in getattr(task.get_coro(), "__qualname__", "")}
 
 
@@ -342,26 +343,36 @@ async def test_slow_generator_holds_no_result_back(pay: Session) -> None:
     assert ["R1", "R2"] == [each.request.reference for each in (first, second)]
 
 
-async def test_error_that_is_not_ours_ends_the_wait_for_a_generator(sandbox: Sandbox) -> None:
-    """An error that is not of payasync is raised even if an `async` generator never yields another request."""
+async def test_error_that_is_not_ours(sandbox: Sandbox) -> None:
+    """An error that is not of payasync is raised after the requests in flight have ended, and no other begins.
+
+    It is raised even if an `async` generator never yields another request.
+    """
 
     async def breaking(call: Call, send: Send) -> Reply:
-        del call, send
-        raise ZeroDivisionError
+        if call.reference == "R0":
+            raise ZeroDivisionError
+        return await send(call)
 
     async def endless() -> AsyncIterator[CreateRefund]:
-        yield refund()
+        yield refund("R0")
         await asyncio.Event().wait()
 
-    source = Source(refunds(3))
+    found, source = list[Result[Any]](), Source(refunds(3))
+
+    async def gather(pay: Session) -> None:
+        async for result in pay.bulk(refunds(10), limit=3):
+            found.append(result)
+
     async with sandbox.session(middleware=[breaking]) as pay:
         with pytest.raises(ZeroDivisionError):
-            await _all(pay.bulk(endless()))
-        with pytest.raises(ZeroDivisionError):
-            await _all(pay.bulk(iter(source), limit=1))
+            await gather(pay)
+        for requests, limit in ((endless(), 20), (iter(source), 1)):
+            with pytest.raises(ZeroDivisionError):
+                await _all(pay.bulk(requests, limit=limit))
 
-    assert set() == others()
-    assert 1 == source.read
+    assert ["R1", "R2"] == sorted(str(result.request.reference) for result in found)
+    assert (2, set(), 1) == (sandbox.ledger.refunds(), others(), source.read)
 
 
 async def test_request_begins_before_the_next_is_read(sandbox: Sandbox) -> None:
@@ -468,8 +479,9 @@ async def _waiting(done: int, total: int) -> None:
 
 async def test_invalid_option_is_refused_before_the_first_is_sent(pay: Session) -> None:
     """An invalid option is refused by name. An `async` listener is refused, because it would not be awaited."""
-    limits: list[Any] = [("limit", value) for value in (0, -1, True, 1.5, "3", None)]
-    for option, value in [*limits, ("on_progress", 3), ("on_progress", _waiting), ("timeout", 0), ("check_first", 1)]:
+    wrong: list[tuple[str, Any]] = [("limit", value) for value in (0, -1, True, 1.5, "3", None)]
+    wrong += [("on_progress", 3), ("on_progress", _waiting), ("timeout", 0), ("check_first", 1)]
+    for option, value in wrong:
         with pytest.raises(errors.InvalidArgumentError, match=f"{option} must be"):
             pay.bulk([refund()], **{option: value})
 
@@ -573,28 +585,6 @@ async def test_session_that_closes_refuses_what_has_not_begun(sandbox: Sandbox) 
     assert {(errors.SessionClosedError, False)} == {(type(each.error), each.error.sent) for each in refused}
 
 
-async def test_error_that_is_not_ours_begins_nothing_further(sandbox: Sandbox) -> None:
-    """An error that is not of payasync is raised after the requests in flight have ended, and no other begins."""
-
-    async def breaking(call: Call, send: Send) -> Reply:
-        if call.reference == "R0":
-            raise ZeroDivisionError
-        return await send(call)
-
-    found: list[Result[Any]] = []
-
-    async def gather(pay: Session) -> None:
-        async for result in pay.bulk(refunds(10), limit=3):
-            found.append(result)  # noqa: PERF401 - it raises in the middle
-
-    async with sandbox.session(middleware=[breaking]) as pay:
-        with pytest.raises(ZeroDivisionError):
-            await gather(pay)
-
-    assert ["R1", "R2"] == sorted(str(result.request.reference) for result in found)
-    assert 2 == sandbox.ledger.refunds()
-
-
 async def test_journal_repeats_nothing(sandbox: Sandbox, tmp_path: Any) -> None:
     """Requests that the journal already has are not sent again, and each has its result."""
     async with SqliteJournal(tmp_path / "pay.db") as journal, sandbox.session(journal=journal) as pay:
@@ -607,34 +597,24 @@ async def test_journal_repeats_nothing(sandbox: Sandbox, tmp_path: Any) -> None:
 
 
 async def test_nothing_new_begins_before_retry_after_is_over() -> None:
-    """After a 429 the next request is sent when its `Retry-After` is over, and not before."""
+    """After a 429 the next request is sent when its `Retry-After` is over, and not before.
+
+    Closing ends the wait: requests that have not begun are `Refused`.
+    """
     time, busy = Time(), answer(429, b'{"code":"SBX_BUSY"}', ("Retry-After", "60"))
-    with Recorder([busy, answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')]) as service:
+    with Recorder([busy, answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}'), busy]) as service:
         async with connect(service, profile=PROFILE, retry=ONE_TRY) as pay:
-            results = pay.bulk(refunds(2), limit=1)
+            results = pay.bulk(refunds(4), limit=1)
             first = await anext(results)
             second = asyncio.create_task(anext(results))
             await time.pass_by(59)
             early = len(service.requests)
             await time.pass_by(2)
-            found = [type(first), type(await second)]
-
-    assert 1 == early
-    assert [Refused, Done] == found
-
-
-async def test_closing_ends_the_wait_for_retry_after() -> None:
-    """Closing ends the wait for `Retry-After`: requests that have not begun are `Refused`."""
-    busy = answer(429, b'{"code":"SBX_BUSY"}', ("Retry-After", "3600"))
-    with Recorder([busy]) as service:
-        async with connect(service, profile=PROFILE, retry=ONE_TRY) as pay:
-            results = pay.bulk(refunds(2), limit=1)
-            first = await anext(results)
+            found = [type(first), type(await second), type(await anext(results))]
             closing = asyncio.create_task(pay.aclose())
-            second = await anext(results)
+            last: Any = await anext(results)
             await closing
 
-    assert isinstance(first, Refused)
-    assert isinstance(second, Refused)
-    assert errors.SessionClosedError is type(second.error)
-    assert 1 == len(service.requests)
+    assert (1, [Refused, Done, Refused]) == (early, found)
+    assert (Refused, errors.SessionClosedError) == (type(last), type(last.error))
+    assert 3 == len(service.requests)

@@ -37,7 +37,7 @@ from payasync import (
 from payasync.strict_json import dumps
 from tests.foreign.recorder import RESET, Recorder, answer
 from tests.reports import report
-from tests.sessions import connect, create, query
+from tests.sessions import call_once, connect, create, query
 
 CANARIES: Final = {
     "secret_key": "sk_canaryTweetSecretKey01",
@@ -277,9 +277,8 @@ async def test_key_that_the_service_writes_in_another_form() -> None:
     for key in ("test", "a/+b", "12345678", "123456789012345"):
         said = rf'"test", "a\/+b", "{quote(key, safe="")}", "{key}", 12345678, 123456789012345'
         body = f'{{"said": [{said}]}}'.encode()
-        with Recorder([answer(200, body)]) as service:
-            async with session(service, credentials=keys(secret_key=key)) as pay:
-                assert body == (await query(pay)).body
+        response = await call_once(query, answer(200, body), credentials=keys(secret_key=key), profile=GATE)
+        assert body == response.body
 
 
 async def test_what_is_no_secret_stays() -> None:
@@ -289,9 +288,8 @@ async def test_what_is_no_secret_stays() -> None:
     known = Credentials(number, secret_key=CANARIES["secret_key"], public_key=number, signing_key="signing key of M1")
     for given in (Auth(value="{public_key}"), Auth(value="Basic {basic}"), KEYED.auth):
         auth = evolve(given, headers={**given.headers, "X-Merchant": "{merchant_id}"})
-        with Recorder([answer(200, body, ("X-Merchant", number))]) as service:
-            async with session(service, profile=evolve(GATE, auth=auth), credentials=known) as pay:
-                response = await pay.orders.query(number)
+        profile, echo = evolve(GATE, auth=auth), answer(200, body, ("X-Merchant", number))
+        response = await call_once(lambda pay: pay.orders.query(number), echo, profile=profile, credentials=known)
 
         assert (body, number) == (response.body, response.headers["X-Merchant"])
 

@@ -26,6 +26,7 @@ from payasync import (
     errors,
 )
 from payasync import session as session_module
+from payasync.clocks import Clocks, use_clocks
 from payasync.profile.sandbox_profile import PROFILE
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Recorder, answer
 from tests.inside import turns, until
@@ -138,9 +139,9 @@ async def test_call_that_waits_raises_its_last_error(pause: Pause, *, shield: bo
     assert len(script) == len(service.requests) == ended.attempts
 
 
-async def test_call_in_its_grace_waits_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_in_its_grace_waits_on() -> None:
     """Within the grace a call waits and makes its next attempt."""
-    monkeypatch.setattr("random.uniform", lambda _, most: most)
+    use_clocks(Clocks(jitter=lambda longest: longest))
     heard = Listener()
     with Recorder([answer(503, b"{}")], otherwise=OK) as service:
         pay = session(service, on_event=heard, retry=RetryPolicy(base_delay=0.1))
@@ -284,6 +285,7 @@ async def test_shielded_write_returns_to_its_caller() -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the time that a closing session waits for layers."""
+    # No setting shortens it, and the test would wait for it.
     monkeypatch.setattr(session_module, "CUT_OFF_GRACE", 0.05)
 
 

@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Final
@@ -16,13 +15,12 @@ import aiohttp
 import click
 import pytest
 import yaml
-from attrs import fields, fields_dict
+from attrs import fields
 from click.testing import CliRunner
 
 import payasync
 from payasync import Session
 from payasync.cli.commands import payasync as payasync_command
-from payasync.endpoints import ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES
 from payasync.errors import ServiceError
 from payasync.journal.intents import TRANSITIONS
 from payasync.profile import schema
@@ -32,6 +30,7 @@ from payasync.profile.wire_names import OURS
 from payasync.resources.polling import Namespace
 from payasync.sandbox import Sandbox
 from payasync.signing.schemes import SortedPairs, Template
+from tests.cli.test_profile_template import TABLES, keys_of
 from tests.sandbox.admin import Operator
 from tests.sandbox.foreign import Answer
 from tests.sandbox.test_exchanges import run_bash
@@ -49,33 +48,6 @@ FORMS: Final = re.findall(
     r"^\| `(\w+/\w+)` \| (.*?) \|", DOCS.joinpath("reference", "sandbox.md").read_text(encoding="utf-8"), re.MULTILINE
 )
 """The sandbox's forms: the name of each, and its fields."""
-TABLES: Final[Mapping[str, type]] = {
-    "endpoints.refunds.status": schema.Endpoint,
-    "auth": schema.Auth,
-    "accept": schema.Accept,
-    "status.payment": schema.Parameter,
-    "answer": schema.AnswerShape,
-    "answer.header": schema.SignedHeader,
-    "http": schema.HttpCodes,
-    "recovery": schema.Recovery,
-    "notification": schema.NotificationShape,
-    "notification.header": schema.SignedHeader,
-    "sandbox": schema.SandboxShape,
-}
-"""The tables of a profile, each with the arguments that are its keys."""
-NAMES: Final[Mapping[str, Iterable[str]]] = {
-    "signature": ("family", *fields_dict(SortedPairs), *fields_dict(Template)),
-    "idempotency": ("header", "lifetime"),
-    "fields": (*schema.OPEN_FIELDS, *OURS),
-    "codes": schema.CODE_LISTS,
-    "states.order": ORDER_STATES,
-    "states.refund": REFUND_STATES,
-    "states.subscription": SUBSCRIPTION_STATES,
-    "notification.kinds": schema.KINDS,
-    "notification.id": schema.KINDS,
-    "sandbox.codes": schema.REFUSALS,
-}
-"""Tables whose keys are names, or of which no profile has all keys."""
 
 
 PUBLIC: Final = (
@@ -151,8 +123,8 @@ def test_examples_show_every_key() -> None:
         shown |= keys(tomllib.loads(text)) | keys(tomllib.loads(Profile.from_toml(text).to_toml()))
     index = PAGE.partition("\n## The common tables\n")[0]
 
-    assert set() == set(all_keys()) - shown
-    assert set() == set(tables_of_profile()) - set(re.findall(r"[`\[](\w+)[`\].]", index))
+    assert set() == all_keys() - shown
+    assert set() == {key.partition(".")[0] for key in all_keys()} - set(re.findall(r"[`\[](\w+)[`\].]", index))
 
 
 def test_table_of_answer() -> None:
@@ -208,18 +180,21 @@ def test_journal_lists_every_transition() -> None:
     assert TRANSITIONS == {state: frozenset(re.findall(r"\w+", after)) for state, after in rows}
 
 
-def tables_of_profile() -> Iterator[str]:
-    """Yield the keys and tables at the top of a profile."""
-    yield from ("status" if each.name.endswith("_status") else each.name for each in fields(Profile) if each.init)
+ALTERNATIVES: Final = ("idempotency.field", "states.payment.", "status.refund.")
+"""Keys for which the page shows another one of the same kind."""
 
 
-def all_keys() -> Iterator[str]:
-    """Yield the keys that a profile may have."""
-    yield from tables_of_profile()
-    for table, kind in TABLES.items():
-        yield from (f"{table}.{each.name.removesuffix('_')}" for each in fields(kind))
-    for table, names in NAMES.items():
-        yield from (f"{table}.{name}" for name in names)
+def all_keys() -> set[str]:
+    """Return the keys that a profile may have, with those of one endpoint."""
+    found = {
+        *keys_of(Profile),
+        "signature.family",
+        'endpoints."orders.query".with',
+        *(f"fields.{name}" for name in OURS),
+    }
+    found |= {f"{table}.{name}" for table, names in TABLES.items() for name in names}
+    dotted = {key.replace('"', "").replace("orders.query", "refunds.status") for key in found}
+    return {key for key in dotted if not key.startswith(ALTERNATIVES)}
 
 
 def test_defaults_are_true() -> None:

@@ -30,7 +30,7 @@ from payasync.integrations.otel import OpenTelemetry
 from payasync.journal import SqliteJournal
 from tests.foreign.recorder import Recorder, answer
 from tests.profile.refusal import refusal
-from tests.sessions import connect
+from tests.sessions import call_once, connect, create, query
 
 FILLER: Final = "ж"
 """A letter that no words of payasync have."""
@@ -136,26 +136,22 @@ class Dated:
 
 async def test_data_that_does_not_fit_a_class() -> None:
     """The error of `Response.to` quotes 200 printable characters at most."""
-    bodies = [json.dumps({"code": "OK", "paid": text}, ensure_ascii=False).encode() for text in HOSTILE.values()]
-    with Recorder([answer(200, body) for body in bodies]) as service:
-        async with connect(service, profile=CODED) as pay:
-            for _ in bodies:
-                response = await pay.orders.query("T1")
-                with pytest.raises(InvalidArgumentError) as caught:
-                    response.to(Dated)
+    for text in HOSTILE.values():
+        body = json.dumps({"code": "OK", "paid": text}, ensure_ascii=False).encode()
+        response = await call_once(query, answer(200, body), profile=CODED)
+        with pytest.raises(InvalidArgumentError) as caught:
+            response.to(Dated)
 
-                texts = words_of(caught.value)
-                assert [] == [text[:300] for text in texts if not text.isprintable() or text.count(FILLER) > SHOWN]
+        texts = words_of(caught.value)
+        assert [] == [each[:300] for each in texts if not each.isprintable() or each.count(FILLER) > SHOWN]
 
 
 async def test_code_keeps_its_type_if_it_can_be_shown() -> None:
     """A result code is a text or an integer, as it was received, unless it is too long or does not print."""
     codes: dict[object, object] = {"NO": "NO", 7: 7, "N\x1bO": "N?O", "9" * 201: f"{'9' * 199}…"}
     for code, kept in {**codes, 10**300: f"1{'0' * 198}…"}.items():
-        with Recorder([answer(401, json.dumps({"code": code}).encode())]) as service:
-            async with connect(service, profile=CODED) as pay:
-                with pytest.raises(PayasyncError) as caught:
-                    await pay.orders.query("T1")
+        with pytest.raises(PayasyncError) as caught:
+            await call_once(query, answer(401, json.dumps({"code": code}).encode()), profile=CODED)
         error: Any = caught.value
 
         assert (type(kept), kept) == (type(error.code), error.code)
@@ -195,9 +191,7 @@ async def test_address_for_a_browser(caplog: pytest.LogCaptureFixture) -> None:
     profile = Profile(answer=AnswerShape(redirect_url="payUrl"), accept=Accept(redirect_schemes=["https", "upi"]))
     for address in (*ALLOWED, *NOT_ALLOWED):
         caplog.clear()
-        with Recorder([answer(200, json.dumps({"payUrl": address}).encode())]) as service:
-            async with connect(service, profile=profile) as pay:
-                paid = await pay.payments.create(amount=1, currency="USD")
+        paid = await call_once(create, answer(200, json.dumps({"payUrl": address}).encode()), profile=profile)
         found, allowed = paid.redirect_url, address in ALLOWED
         warned = [each for each in caplog.records if getattr(each, "event_name", "") == "address_refused"]
 
@@ -212,9 +206,8 @@ async def test_address_of_parts_for_a_browser(caplog: pytest.LogCaptureFixture) 
     cases = {"https://pay.example/p?no={no}": True, "http://localhost/{no}": True}
     for template, allowed in {**cases, "http://pay.example/{no}": False, "https://pay.example\\x/{no}": False}.items():
         caplog.clear()
-        with Recorder([answer(200, b'{"no":"1"}')]) as service:
-            async with connect(service, profile=Profile(answer=AnswerShape(redirect_template=template))) as pay:
-                paid = await pay.payments.create(amount=1, currency="USD")
+        profile = Profile(answer=AnswerShape(redirect_template=template))
+        paid = await call_once(create, answer(200, b'{"no":"1"}'), profile=profile)
 
         assert (template.replace("{no}", "1") if allowed else None) == paid.redirect_url
         assert allowed is ("answer.redirect_template" not in caplog.text)

@@ -17,7 +17,7 @@ from payasync import AnswerShape, Profile, SortedPairs, errors
 from payasync.transport.send import ResponseTooLargeError, unpack
 from payasync.wire.call import Reply
 from tests.foreign.recorder import Answer, Recorder, answer
-from tests.sessions import connect, create, query
+from tests.sessions import call_once, connect, create, query
 
 CODED: Final = Profile(signed=(), answer=AnswerShape(code="code", ok=("OK",)))
 BODY: Final = b'{"code":"OK","note":"' + b"x" * 300 + b'"}'
@@ -38,9 +38,8 @@ async def test_gzip_is_unpacked() -> None:
     verified = evolve(CODED, signature=scheme, answer=evolve(CODED.answer, signature="sign"))
     cases = [(CODED, BODY, coding) for coding in ("gzip", "x-gzip", " GZIP ")]
     for profile, body, coding in [*cases, (verified, signed, "gzip")]:
-        with Recorder([packed(gzip.compress(body), coding)]) as service:
-            async with connect(service, profile=profile, max_response_bytes=len(body)) as pay:
-                found = await query(pay)
+        response = packed(gzip.compress(body), coding)
+        found = await call_once(query, response, profile=profile, max_response_bytes=len(body))
 
         assert (body, "OK") == (found.body, found["code"])
         assert "Content-Encoding" not in found.headers
@@ -60,10 +59,8 @@ def test_the_limit_is_that_of_the_unpacked_body(body: bytes) -> None:
 async def test_a_gzip_bomb_is_too_large() -> None:
     """A small response that unpacks to more than `max_response_bytes` ends as a long one does."""
     bomb = gzip.compress(b" " * 5_000_000)
-    with Recorder([packed(bomb)]) as service:
-        async with connect(service, profile=CODED, max_response_bytes=LIMIT) as pay:
-            with pytest.raises(errors.NoAnswerError) as caught:
-                await query(pay)
+    with pytest.raises(errors.NoAnswerError) as caught:
+        await call_once(query, packed(bomb), profile=CODED, max_response_bytes=LIMIT)
 
     assert len(bomb) < LIMIT
     assert "the response is longer than max_response_bytes" == caught.value.reason
@@ -109,21 +106,17 @@ async def test_what_cannot_be_used_is_named() -> None:
     The status of a response counts even if its body cannot be unpacked.
     """
     for unusable, words in UNUSABLE.values():
-        with Recorder([unusable, unusable]) as service:
-            async with connect(service, profile=CODED) as pay:
-                with pytest.raises(errors.NoAnswerError) as read:
-                    await query(pay)
-                with pytest.raises(errors.OutcomeUnknownError) as write:
-                    await create(pay)
+        with pytest.raises(errors.NoAnswerError) as read:
+            await call_once(query, unusable, profile=CODED)
+        with pytest.raises(errors.OutcomeUnknownError) as write:
+            await call_once(create, unusable, profile=CODED)
 
         assert words in str(read.value.reason)
         assert read.value.reason == write.value.reason
         assert f"HTTP 200, {read.value.reason}" in str(write.value)
         assert ("JSON without" in words) == ("profile" in str(read.value))
-    with Recorder([answer(503, BODY, ("Content-Encoding", "br"))]) as service:
-        async with connect(service, profile=CODED) as pay:
-            with pytest.raises(errors.NoAnswerError, match="HTTP 503, the service failed") as caught:
-                await query(pay)
+    with pytest.raises(errors.NoAnswerError, match="HTTP 503, the service failed") as caught:
+        await call_once(query, answer(503, BODY, ("Content-Encoding", "br")), profile=CODED)
     assert caught.value.response is not None
     assert caught.value.response.document is None
 
@@ -147,12 +140,10 @@ async def test_too_long_or_too_many_headers() -> None:
     reason = "a header is too long, or there are too many: the limits are 64 KiB and 256 headers"
     many = [(f"X-{number}", "y") for number in range(255)]
     for headers in ([("X-Long", "x" * (65 << 10))], [("X" * (65 << 10), "x")], many):
-        with Recorder(otherwise=answer(200, BODY, *headers)) as service:
-            async with connect(service, profile=CODED) as pay:
-                with pytest.raises(errors.NoAnswerError) as read:
-                    await query(pay)
-                with pytest.raises(errors.OutcomeUnknownError) as write:
-                    await create(pay)
+        with pytest.raises(errors.NoAnswerError) as read:
+            await call_once(query, answer(200, BODY, *headers), profile=CODED)
+        with pytest.raises(errors.OutcomeUnknownError) as write:
+            await call_once(create, answer(200, BODY, *headers), profile=CODED)
 
         assert [reason, reason] == [read.value.reason, write.value.reason]
 

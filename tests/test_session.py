@@ -553,14 +553,10 @@ async def test_session_from_the_environment(tmp_path: Path) -> None:
 
 async def test_arguments_go_before_the_environment() -> None:
     """An argument replaces its variable, which is then not read."""
+    wrong = {"PAYASYNC_PROFILE": "/nowhere", "PAYASYNC_BASE_URL": "nonsense"}
     with recorder() as service:
-        async with Session.from_env(
-            {"PAYASYNC_PROFILE": "/nowhere", "PAYASYNC_BASE_URL": "nonsense"},
-            base_url=service.url,
-            credentials=KEYS,
-            profile=SANDBOX,
-            retry=ONE_TRY,
-        ) as pay:
+        given: dict[str, Any] = {"credentials": KEYS, "profile": SANDBOX, "retry": ONE_TRY}
+        async with Session.from_env(wrong, base_url=service.url, **given) as pay:
             await create(pay)
 
     assert 1 == len(service.requests)

@@ -564,8 +564,9 @@ def command_line(
     sandbox: ThreadedSandbox, shell: str, *arguments: str, confirmed: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in bash, which replaces `payasync` by the command."""
-    # Without a measurement of coverage, which would need room on the disk, too.
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    # On a full disk without a measurement of coverage, which would need room there, too.
+    measured = "ulimit" not in shell
+    ours = {name: value for name, value in os.environ.items() if measured or not name.startswith("COVERAGE_")}
     words = [sys.executable, "-m", "payasync", *arguments, *(["--yes"] if confirmed else [])]
     command = ["/bin/bash", "-o", "pipefail", "-c", shell.replace("payasync", shlex.join(words))]
     environ = {**ours, **environment(sandbox)}

@@ -161,6 +161,12 @@ encoding = "hex"
 """
 
 
+TEMPLATE: Final = (
+    'signature = {family = "template", text = "{body}", header = "X-Signature"}\n'
+    'answer.header.signature = "X-Signature"\n'
+)
+
+
 def test_values_are_shown_in_words(tmp_path: Path) -> None:
     """Values are written for people: an endpoint by method, path and place, a table with its names.
 
@@ -181,6 +187,9 @@ def test_values_are_shown_in_words(tmp_path: Path) -> None:
     for words in ("answered answer.currency currency is not compared", "answered answer.total_amt money.total "):
         assert f"\n{words}" in "\n".join(lines(result))
     assert any(line.startswith("open signature.algorithm") for line in lines(result))
+    path.write_text(TEMPLATE)
+    template = run("--profile", str(path), environ=KEYS)
+    assert (0, True) == (template.exit_code, "signature.algorithm" in template.output)
     shown = " ".join(lines(tables))
     assert "pending: SBX_PENDING; paid: SBX_PAID; " in shown
     assert "payment: outTradeNo, status; refund: outRefundNo, status; " in shown

@@ -162,28 +162,20 @@ def beside(path: Path) -> Path:
 
 
 def test_rows_are_there_as_they_end(path: Path) -> None:
-    """Each row is in the partial file as soon as it has ended. The result file appears at the end, in order."""
+    """Each row is in the partial file as soon as it has ended. The result file appears at the end, in order.
+
+    The result of an earlier run stays until then.
+    """
+    path.write_text(f"{RESULT_HEADER}\nold\n")
     with closing(ResultFile(path)) as result:
         result.add(row_result(3, number="R2", state="refused", code="E1", message="no such order"))
-        partial = beside(path).read_text()
-        early = path.exists()
+        partial, early = beside(path).read_text(), path.read_text()
         result.finish([row_result(), row_result(3, number="R2")])
 
     assert [RESULT_HEADER, "3,T1,R2,200,refused,E1,no such order", ""] == partial.split("\n")
-    assert not early
+    assert f"{RESULT_HEADER}\nold\n" == early
     assert [RESULT_HEADER, "2,T1,R1,200,succeeded,,", "3,T1,R2,200,succeeded,,", ""] == path.read_text().split("\n")
     assert not beside(path).exists()
-
-
-def test_result_of_a_former_run_is_replaced_at_once(path: Path) -> None:
-    """The result of an earlier run stays until the end of this one."""
-    path.write_text(f"{RESULT_HEADER}\nold\n")
-    with closing(ResultFile(path)) as result:
-        before = path.read_text()
-        result.finish([])
-
-    assert f"{RESULT_HEADER}\nold\n" == before
-    assert f"{RESULT_HEADER}\n" == path.read_text()
 
 
 def test_another_file_is_left_alone(path: Path) -> None:

@@ -132,6 +132,7 @@ def test_fault_that_still_waits_is_no_failure() -> None:
         )
         with urllib.request.urlopen(request) as answer:  # noqa: S310 - the same
             assert 200 == answer.status
+        assert 404 == ask(f"{sandbox.url}/nothing", b"{}")
         end = sandbox.end()
 
     assert Ended(0, "", "") == end

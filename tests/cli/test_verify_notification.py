@@ -194,7 +194,8 @@ def sealed(raw: bytes) -> Signed:
 
 def test_unreadable_notification_is_held() -> None:
     """A genuine notification that is not a JSON object is held, without a traceback."""
-    for raw in (b"", b"not JSON", b"[]", b'{"a":1,"a":2}', b"\xff" * 100, b"[" * 5000):
+    long, deep = b'{"type":"payment.paid","data":{"totalAmt":1e400}}', b'{"a":' * 33 + b"1" + b"}" * 33
+    for raw in (b"", b"not JSON", b"[]", b'{"a":1,"a":2}', b"\xff" * 100, b"[" * 5000, long, deep):
         result = check(message(sealed(raw), "/"))
 
         assert 3 == result.exit_code
