@@ -31,7 +31,10 @@ MIN_PAUSE: Final = 0.01
 FAILURE_PAUSE: Final = 1.0
 """Seconds until an inbox that failed is read again."""
 QUICK_SECONDS: Final = 0.2
-"""If handlers ended within this time after the last events were leased, events to begin later are leased, too."""
+"""If handlers ended within this time after the last events were leased, events to begin later are leased, too.
+
+After events were leased, and no others were due, the inbox is read again after this time or as soon as one ends.
+"""
 MAX_AHEAD: Final = 100
 """The most events to begin later that are leased together."""
 FORGET_SECONDS: Final = 3600.0
@@ -155,16 +158,18 @@ class Dispatcher:
         waiting = tuple(self._settling)
         leased_at = boot_time()
         self._earlier = {each.claim.event.id: task for task, each in self._running.items()}
-        claims = await self._inbox.claim(room + self._count_ahead(), self._limits.lease)
+        most = room + self._count_ahead()
+        claims = await self._inbox.claim(most, self._limits.lease)
         self._claimed.extend(Leased(claim, leased_at) for claim in claims)
-        if claims:
-            return 0
-        if not self._running:
+        self._begin_claimed()
+        if not (claims or self._running):
             self._end_settling(waiting)
         now = self._pace.clock()
         if now >= self._forget_at:
             await self._inbox.forget(datetime.fromtimestamp(now, UTC) - self._limits.retention)
             self._forget_at = now + FORGET_SECONDS
+        if claims:
+            return 0 if len(claims) == most else QUICK_SECONDS  # most handlers end before that
         wait = await self._inbox.next_due()
         return POLL_SECONDS if wait is None else min(max(wait, MIN_PAUSE), POLL_SECONDS)
 
@@ -180,7 +185,7 @@ class Dispatcher:
 
     def _begin_claimed(self) -> None:
         """Begin to handle leased events, as many as may be handled concurrently."""
-        while self._claimed and self._handling < self._limits.concurrency:
+        while self._claimed and not self._closing and self._handling < self._limits.concurrency:
             leased = self._claimed.popleft()
             task = asyncio.create_task(self._handle_safely(leased, self._earlier.get(leased.claim.event.id)))
             self._handling += 1
