@@ -1,5 +1,6 @@
 """An inbox in a PostgreSQL database, which several machines can share: extra `[postgres]`."""
 
+import json
 import re
 from collections.abc import Callable
 from datetime import datetime
@@ -9,12 +10,12 @@ from typing import Final, TypeVar
 from payasync.credentials import Hidden, Secret
 from payasync.notifications.inbox import Inbox, Statements
 from payasync.storage import Schema, Upgrade, read_migrations
-from payasync.storage.postgres import CONNECTIONS, Database, Transaction
+from payasync.storage.postgres import CONNECTIONS, Database, Transaction, escape_text
 
 SCHEMA: Final = Schema(
     name="inbox", table="payasync_events", migrations=read_migrations("payasync.notifications", "postgres")
 )
-_LOCK_KEY: Final = "SELECT pg_advisory_xact_lock(hashtextextended('payasync_events:' || :key, 0))"
+_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('payasync_events:' || value, 0)) FROM json_each(:keys)"
 """Without it, two concurrent bodies with one key would both be the first; it ends with the transaction."""
 
 T = TypeVar("T")
@@ -68,8 +69,9 @@ WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""
 
     async def _run(self, work: Callable[[datetime], Statements[T]], *keys: str | None) -> T:
         async def execute(transaction: Transaction) -> T:
-            for key in sorted(filter(None, keys)):  # in one order, so that none waits for another that waits for it
-                await transaction.rows(to_psycopg(_LOCK_KEY), {"key": key})
+            # They are locked in one order, so that no two transactions wait for each other.
+            if given := sorted(map(escape_text, filter(None, keys))):
+                await transaction.rows(to_psycopg(_LOCK), {"keys": json.dumps(given)})
             statements = work(transaction.now)
             try:
                 statement, values = next(statements)

@@ -189,10 +189,11 @@ def _escape(values: Mapping[str, Any]) -> dict[str, Any]:
     texts = "".join([value for value in values.values() if isinstance(value, str)])
     if texts.isascii() and texts.isprintable():
         return {**values}
-    return {name: _escape_text(value) if isinstance(value, str) else value for name, value in values.items()}
+    return {name: escape_text(value) if isinstance(value, str) else value for name, value in values.items()}
 
 
-def _escape_text(text: str) -> str:
+def escape_text(text: str) -> str:
+    """Return a text that PostgreSQL takes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
