@@ -76,12 +76,6 @@ def journaling(version: tuple[int, ...]) -> tuple[str, str]:
     return ("wal", "FULL") if version >= WAL_SINCE else ("persist", "EXTRA")
 
 
-def file_identity(path: str) -> tuple[int, int] | None:
-    """Return the identity of a file, which a file that replaces it does not have; `None` if there is no file."""
-    found = _find_file(path)
-    return found and (found.st_dev, found.st_ino)
-
-
 def _find_file(path: str) -> os.stat_result | None:
     # The file is not opened, because closing it again would release SQLite's locks.
     try:
@@ -233,7 +227,8 @@ class SqliteFile:
 
     def remember_identity(self) -> None:
         """Take the file at the path for the one in use, unless one is known."""
-        self._identity = self._identity or file_identity(self.path)
+        found = _find_file(self.path)
+        self._identity = self._identity or (found and (found.st_dev, found.st_ino))
 
     async def aclose(self) -> None:
         """Finish the waiting jobs, and close the file; a second call does nothing."""
@@ -400,8 +395,8 @@ def open_database(path: str, schema: Schema, *, migrate: bool = True) -> sqlite3
         raise _refuse_file(path, schema, why)
     try:
         # The logs are looked for first: a process that makes the file at this moment writes them after it.
-        log = next((log for end in ("-wal", "-journal") if file_identity(log := path + end)), None)
-        if file_identity(path) is None:
+        log = next((log for end in ("-wal", "-journal") if _find_file(log := path + end)), None)
+        if _find_file(path) is None:
             if log:
                 raise _refuse_file(path, schema, LOG_LEFT.format(log))
             if not migrate:
@@ -427,7 +422,7 @@ def upgrade_database(path: str, schema: Schema, *, dry_run: bool) -> Upgrade:
         sqlite3.OperationalError: The file cannot be opened now.
     """
     before = 0
-    if file_identity(path) is not None:
+    if _find_file(path) is not None:
         _check_header(path, schema)
         with closing(_open_connection(path, MIGRATED_SECONDS)) as db:
             before = _check_marks(db, path, schema)

@@ -18,11 +18,6 @@ _NAME: Final = re.compile(r":(\w+)")
 _INDEX: Final = re.compile(r"/\* (INDEXED BY \w+|NOT INDEXED) \*/")
 
 
-def escape_surrogates(text: str) -> str:
-    """Return a text that SQLite takes: half a surrogate pair, which JSON can hold, becomes its escape."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
 def to_sqlite(value: Any) -> Any:
     """Return a value as SQLite takes it, whatever its type."""
     convert = _converter(type(value))
@@ -30,7 +25,8 @@ def to_sqlite(value: Any) -> Any:
 
 
 def _escape_text(value: Any) -> Any:
-    return escape_surrogates(value) if isinstance(value, str) else value
+    """Return a text that SQLite takes: half a surrogate pair, which JSON can hold, becomes its escape."""
+    return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
 
 
 def _converter(kind: type) -> Callable[[Any], Any] | None:

@@ -253,20 +253,12 @@ class Call:
         """
         for name, value in headers.items():
             if not is_header(name, value.reveal() if isinstance(value, Secret) else value):
-                raise InvalidArgumentError(
-                    f"header {name!r} must be of visible ASCII characters",
-                    field=name,
-                    rule="visible ASCII",
-                    value=value,
-                )
+                words, rule = f"header {name!r} must be of visible ASCII characters", "visible ASCII"
+                raise InvalidArgumentError(words, field=name, rule=rule, value=value)
             if name.lower() in FRAMING:
-                raise InvalidArgumentError(
-                    f"header {name} must not be set: it says where the message ends, or when it is sent, which "
-                    "payasync does",
-                    field=name,
-                    rule="not of the message itself",
-                    value=value,
-                )
+                rule, why = "not of the message itself", "it says where the message ends, or when it is sent"
+                words = f"header {name} must not be set: {why}, which payasync does"
+                raise InvalidArgumentError(words, field=name, rule=rule, value=value)
         return self.derived(headers={**self.headers, **headers})
 
     @property

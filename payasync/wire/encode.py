@@ -59,10 +59,9 @@ Writer: TypeAlias = Callable[[Request[Response]], dict[str, Any]]
 
 _ARGUMENT: Final = "is an argument: give it as such"
 _SET: Final = "is set by payasync itself"
-_OWN_KEY: Final = "give a key of the service's own as credentials.service_keys"
+_OWN_KEY: Final = "give a key of the service's own as credentials.service_keys if the service has one"
 _RESERVED: Final = (
-    "no request may say, because a response or a notification is recognised by it: leave it out, or "
-    f"{_OWN_KEY} if the service has one"
+    f"no request may say, because a response or a notification is recognised by it: leave it out, or {_OWN_KEY}"
 )
 
 
@@ -164,14 +163,11 @@ def make_text_check(scheme: "Scheme | None", forbidden: frozenset[str]) -> Calla
             text = json.dumps(value, ensure_ascii=False, separators=(",", ":")) if nested else value
             if isinstance(text, str) and "=" in text and (found := search(text)):
                 rule = f"free of {found[0]!r}"
-                raise InvalidArgumentError(
+                words = (
                     f"{name} must be {rule}, because a response or a notification is recognised by such a field, and a "
-                    f"request that is sent back must not pass for one. Change the text, or {_OWN_KEY} if the service "
-                    "has one",
-                    field=name,
-                    rule=rule,
-                    value=found[0],
+                    f"request that is sent back must not pass for one. Change the text, or {_OWN_KEY}"
                 )
+                raise InvalidArgumentError(words, field=name, rule=rule, value=found[0])
 
     return check
 
@@ -415,12 +411,9 @@ def layout_of(profile: "Profile", operation: Operation) -> Layout:
 def _check_unused(argument: str, given: Mapping[str, Any], refused: Refused) -> None:
     for names, why in refused:
         if clash := sorted(given.keys() & names):
-            raise InvalidArgumentError(
-                f"{argument} must not hold {', '.join(clash)}, which {why}",
-                field=argument,
-                rule=f"without {', '.join(clash)}",
-                value=clash,
-            )
+            listed = ", ".join(clash)
+            words, rule = f"{argument} must not hold {listed}, which {why}", f"without {listed}"
+            raise InvalidArgumentError(words, field=argument, rule=rule, value=clash)
 
 
 def encode(call: Call) -> Encoded:
@@ -485,9 +478,6 @@ def _text_outside(call: Call, name: str, value: object) -> str:
         return value
     if type(value) is int:
         return str(value)
-    raise InvalidArgumentError(
-        f"{name} must be a text or an integer: it travels outside the body",
-        field=name,
-        rule="a text or an integer",
-        operation=call.operation.name,
-    )
+    rule = "a text or an integer"
+    words = f"{name} must be {rule}: it travels outside the body"
+    raise InvalidArgumentError(words, field=name, rule=rule, operation=call.operation.name)

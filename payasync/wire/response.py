@@ -170,13 +170,8 @@ class Response:
             return found
         if found:
             key = "answer.redirect_template" if template else "answer.redirect_url"
-            name, number = self._operation, self._reference
-            facts = {"operation": name, "reference": number, "field": key}
-            logger.warning(
-                _REFUSED,
-                facts,
-                extra={"event_name": "address_refused", "operation": name, "reference": number, "field": key},
-            )
+            facts = {"operation": self._operation, "reference": self._reference, "field": key}
+            logger.warning(_REFUSED, facts, extra={"event_name": "address_refused", **facts})
         return None
 
     def _facts(self) -> dict[str, Any]:

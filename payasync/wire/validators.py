@@ -168,11 +168,8 @@ def check_accepted(request: "Request[Response]", accept: "Accept") -> None:
         is_argument = name in fields_dict(type(request))
         if (getattr(request, name) if is_argument else request.extra.get(name, ABSENT)) is ABSENT:
             where = "" if is_argument else " in extra"
-            raise InvalidArgumentError(
-                f"{name} is missing{where}: this service requires it for {request.operation.name} (accept.required)",
-                field=name,
-                rule="required by this service",
-            )
+            words = f"{name} is missing{where}: this service requires it for {request.operation.name} (accept.required)"
+            raise InvalidArgumentError(words, field=name, rule="required by this service")
     for name, allowed in (("currency", accept.currency), ("scene_type", accept.scene_type)):
         value = getattr(request, name, ABSENT)
         if allowed and value is not ABSENT and value not in allowed:
