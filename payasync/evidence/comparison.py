@@ -282,18 +282,17 @@ def comparison_of_report(write: Operation, query: Operation, profile: "Profile")
     return Comparison(found, major=(shape.amounts or profile.answer.amounts) == "major", table="notification")
 
 
-def named_merchants(profile: "Profile", document: object, data: object) -> Iterable[tuple[str, object]]:
+def named_merchants(profile: "Profile", document: object) -> Iterable[tuple[str, object]]:
     """Yield the merchants that the signed part of a notification names, each with its path.
 
     Args:
         profile: Says where a notification names the merchant.
         document: The notification, as it was received.
-        data: Its payload.
     """
     coverage, given = notification_coverage(profile), profile.notification.merchant_id
     read = coverage.read(document) if coverage and isinstance(document, dict) else document
-    paths = merchant_paths(profile)
-    for place in (data, read) if given is None else (data,):
+    data, paths = at(read, profile.notification.data, read), merchant_paths(profile)
+    for place in (data,) if data is read or given is not None else (data, read):
         for path in paths:
             if not _is_missing(named := at(place, path, None)):
                 yield path, named

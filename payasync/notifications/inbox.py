@@ -459,4 +459,4 @@ def _event(row: Mapping[str, Any]) -> InboxEvent:
 def _values(received: Received) -> dict[str, Any]:
     check_moment("received_at", received.received_at)
     values = dict(zip(_RECEIVED, attrgetter(*_RECEIVED)(received), strict=True))
-    return {**values, "headers": json.dumps(dict(received.headers))}
+    return {**values, "headers": json.dumps(received.headers)}

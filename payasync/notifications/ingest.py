@@ -19,7 +19,7 @@ from payasync.notifications.transitions import hint_key
 from payasync.notifications.verification import Verification
 from payasync.profile.profile import Profile
 from payasync.settings import invalid_setting, not_configured
-from payasync.strict_json import ABSENT, at, loads, loads_leniently
+from payasync.strict_json import ABSENT, loads, loads_leniently
 
 MAX_WAITING: Final = 4000
 """Notifications that wait for the disk. Hints may fill half of the places."""
@@ -217,8 +217,7 @@ class Ingest:
     def _may_be_of_another(self, received: Received) -> bool:
         """Return whether what is signed names another merchant, or names none although all merchants share the key."""
         verification, document = self._verification, loads_leniently(received.raw)
-        data = at(document, verification.profile.notification.data, document)
-        named = list(named_merchants(verification.profile, document, data))
+        named = list(named_merchants(verification.profile, document))
         another = find_another(named, verification.credentials.merchant_id)
         return another is not None or (verification.shared and not named)
 

@@ -27,7 +27,7 @@ from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
 from payasync.settings import invalid_setting
 from payasync.signing.templates import parse_time
-from payasync.strict_json import ABSENT, LongInteger, at, explain_unread, loads_exact
+from payasync.strict_json import ABSENT, LongInteger, at, dumps, explain_unread, loads_exact
 from payasync.transport.send import gunzip
 from payasync.wire.request import Request
 from payasync.wire.response import Response
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 Raw: TypeAlias = bytes | bytearray | memoryview
 Text: TypeAlias = str | bytes
-PAIR: Final = 2
 Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[Text, Text]]
 
 MAX_BYTES: Final = 1 << 20
@@ -226,35 +225,26 @@ def parse(
     return read_document(body, decode_body(body), received, profile=profile, kind=kind, received_at=received_at)
 
 
-def parse_event(event: "InboxEvent", profile: Profile, kind: str | None) -> Notification:
+def parse_event(
+    event: "InboxEvent", profile: Profile, kind: str | None, session: "Session | None" = None
+) -> Notification:
     """Return the notification that is stored as an event, as one of a kind. What was held is given a key of its own.
 
     Raises:
         InvalidArgumentError: The profile has changed since it was stored.
     """
-    body, headers = copy_body(event.raw), CIMultiDict(event.headers)
-    document, arrived = decode_body(body), event.received_at
     # As another kind, it would have another key.
     named = kind == event.kind and event.digest and not event.key.startswith((HELD, OF_ANOTHER, SIGNED, CONFIRMED))
     known = (event.key, event.weak, event.digest) if named else None
     unknown = kind is None and event.key.startswith(HELD)  # until a person says its kind
-    read = read_document(
-        body, document, headers, profile=profile, kind=kind, received_at=arrived, identity=known, signed=unknown
-    )
+    body, document, headers = event.raw, decode_body(event.raw), CIMultiDict(event.headers)
+    stored: Any = {"id": event.id, "attempt": event.attempts, "verified": event.verified}
+    stored |= {"received_at": event.received_at, "session": session}
+    read = read_document(body, document, headers, profile=profile, kind=kind, identity=known, signed=unknown, **stored)
     if known and read.kind != event.kind:  # the profile knows its name now
-        return parse_event(evolve(event, digest=""), profile, kind)
+        return parse_event(evolve(event, digest=""), profile, kind, session)
     # A name that stood in a header was stored without the header.
-    return with_facts(read, verified=event.verified, event=read.event or event.event)
-
-
-def with_facts(notification: Notification, /, **facts: Any) -> Notification:
-    """Return a notification with other values under the names of its attributes."""
-    # Not `attrs.evolve`, which takes ten times as long: each notification gets facts three times.
-    other = object.__new__(type(notification))
-    attributes = other.__dict__
-    attributes |= notification.__dict__
-    attributes |= facts
-    return other
+    return evolve(read, event=event.event) if event.event and not read.event else read
 
 
 def copy_body(raw: Raw, max_bytes: int = sys.maxsize) -> bytes:
@@ -295,15 +285,15 @@ def read_headers(headers: Headers) -> CIMultiDict[str]:
     Raises:
         InvalidArgumentError: They are neither a mapping of texts or bytes, nor pairs.
     """
-    given: Any = headers.items() if isinstance(headers, Mapping) else headers
-    pairs = list(given) if isinstance(given, Iterable) else [given]
-    texts = list[tuple[str, str]]()
-    for pair in pairs:
-        name, value = pair if isinstance(pair, tuple | list) and len(pair) == PAIR else (None, None)
-        if not isinstance(name, Text) or not isinstance(value, Text):
-            raise _error("headers", "a mapping of names to texts, or pairs of the two", type(headers).__name__)
-        texts.append((_to_text(name), _to_text(value)))
-    return CIMultiDict(texts)
+    given: Any = headers
+    texts = CIMultiDict[str]()
+    for pair in given.items() if isinstance(given, Mapping) else given if isinstance(given, Iterable) else [given]:
+        match pair:
+            case (str() | bytes() as name, str() | bytes() as value):
+                texts.add(_to_text(name), _to_text(value))
+            case _:
+                raise _error("headers", "a mapping of names to texts, or pairs of the two", type(headers).__name__)
+    return texts
 
 
 def _to_text(given: Text) -> str:
@@ -332,7 +322,9 @@ def decode_body(body: bytes) -> dict[str, Any]:
     return document
 
 
-def unreadable(body: bytes, headers: Mapping[str, str], kind: str | None, received_at: datetime) -> Notification:
+def unreadable(
+    body: bytes, headers: Mapping[str, str], kind: str | None, received_at: datetime, *, verified: bool = False
+) -> Notification:
     """Return a genuine notification whose body cannot be used: its key is that of its bytes."""
     digest = hashlib.sha256(body).hexdigest()
     routed: Kind | None = next((each for each in KINDS if each == kind), None)
@@ -346,6 +338,7 @@ def unreadable(body: bytes, headers: Mapping[str, str], kind: str | None, receiv
         dedup_key=f"sha256:{digest}",
         weak=True,
         digest=digest,
+        verified=verified,
         received_at=received_at,
     )
 
@@ -360,8 +353,11 @@ def read_document(
     received_at: datetime | None = None,
     identity: tuple[str, bool, str] | None = None,
     signed: bool = False,
+    **facts: Any,
 ) -> Notification:
     """Return the notification of a decoded body, as `parse` does. Its identity is found unless it is given.
+
+    The facts are further attributes, by their names.
 
     If it is `signed`, the address alone does not say its kind where the profile says what tells the kind.
 
@@ -375,12 +371,12 @@ def read_document(
     event = name if isinstance(name, str) else None
     hidden = signed and not _covers_event(shape, coverage) and any(shape.kinds.values())
     found = _find_kind(shape, event, data, kind, signed=signed, is_name_unsigned=hidden)
-    paths = own_number_paths(shape, found)
+    numbers = _read_numbers(profile, found, data)
     if identity is None:
         covered = coverage.normalize(read_as_signed(body, document, profile.scheme)) if coverage else document
         nonces = names_of(profile, "nonce") if profile.fields else _USUAL_NONCE
         identity = identify(shape, found, covered, at(covered, shape.data, covered), headers, nonces=nonces)
-    key, weak, digest = identity
+    (key, weak, digest), asked = identity, _ASKED.get(found, "")
     if received_at is not None and (not isinstance(received_at, datetime) or received_at.utcoffset() is None):
         raise _error("received_at", "an aware datetime, such as datetime.now(UTC)", repr(received_at))
     return Notification(
@@ -395,13 +391,11 @@ def read_document(
         digest=digest,
         received_at=datetime.now(UTC) if received_at is None else received_at.astimezone(UTC),
         event_time=_find_event_time(shape, read),
-        out_trade_no=_checked_number("out_trade_no", data, paths["out_trade_no"], profile.identifier),
-        out_refund_no=_checked_number("out_refund_no", data, paths["out_refund_no"], profile.identifier),
-        subscription_id=_checked_number("subscription_id", data, shape.subscription_id),
-        payment_id=_checked_number("payment_id", data, profile.answer.payment_id),
         state=_find_state(profile, found, data),
-        asks_with_order=any(each.name == "out_trade_no" for each in arguments_of(profile, QUERY_REFUND.name)),
-        unaskable=str(unaskable(profile, _ASKED.get(found, "")) or ""),
+        asks_with_order=found == "refund" and any(each.name == "out_trade_no" for each in arguments_of(profile, asked)),
+        unaskable=str(unaskable(profile, asked) or ""),
+        **numbers,
+        **facts,
     )
 
 
@@ -484,26 +478,32 @@ def _find_event_time(shape: NotificationShape, read: Any) -> datetime | None:
     return None
 
 
-def _checked_number(name: str, data: Any, path: str, identifier: str = "") -> str | None:
-    """Return the number at a path, or `None`.
+def _read_numbers(profile: Profile, kind: Kind | None, data: Any) -> dict[str, Any]:
+    """Return the numbers of a payload, by the names of their attributes; `None` for one that is not there.
 
     The merchant's own numbers must match the profile's `identifier`. The service's own numbers need not. No number may
     have a control character, because handlers, databases and logs would receive it.
 
     Raises:
-        InvalidArgumentError: It is another text.
+        InvalidArgumentError: A number is another text.
     """
-    number = number_at(data, path)
-    if number is not None and identifier and not re.fullmatch(identifier, number):
-        raise _error(name, f"a number that matches {identifier} (the profile's `identifier`)", "another text")
-    if number is not None and not number.isprintable():
-        raise _error(name, "a number without control characters", "another text")
-    return number
+    paths = own_number_paths(profile.notification, kind) | {"payment_id": profile.answer.payment_id}
+    numbers = {name: number_at(data, path) for name, path in paths.items()}
+    for name, number in numbers.items():
+        if number is None:
+            continue
+        identifier = profile.identifier if name in {"out_trade_no", "out_refund_no"} else ""
+        if identifier and not re.fullmatch(identifier, number):
+            raise _error(name, f"a number that matches {identifier} (the profile's `identifier`)", "another text")
+        if not number.isprintable():
+            raise _error(name, "a number without control characters", "another text")
+    return numbers
 
 
 def own_number_paths(shape: NotificationShape, kind: Kind | None) -> dict[str, str]:
     """Return where a notification has its own numbers. At the place of both, it has that of its kind."""
     paths = {"out_trade_no": shape.out_trade_no, "out_refund_no": shape.out_refund_no}
+    paths["subscription_id"] = shape.subscription_id
     if shape.out_trade_no == shape.out_refund_no and kind in {"payment", "refund"}:
         paths["out_refund_no" if kind == "payment" else "out_trade_no"] = ""
     return paths
@@ -511,8 +511,8 @@ def own_number_paths(shape: NotificationShape, kind: Kind | None) -> dict[str, s
 
 def number_at(data: Any, path: str) -> str | None:
     """Return the number at a path as a text, or `None`."""
-    found = at(data, path) if path else None
-    return str(found) if is_identifier(found) else None
+    found = at(data, path, None) if path else None
+    return None if found is None or not is_identifier(found) else str(found)
 
 
 def is_identifier(value: object) -> bool:
@@ -579,7 +579,7 @@ def webhook_id(shape: NotificationShape, headers: Mapping[str, str]) -> str | No
 
 def build_key(prefix: str, values: list[str | int]) -> str:
     """Return the key of values that together identify an event."""
-    return shorten_key(prefix, _canonical_json(_without(values, frozenset(), ())))
+    return shorten_key(prefix, dumps(values).decode())
 
 
 def shorten_key(prefix: str, name: str) -> str:
@@ -611,8 +611,11 @@ def digest_document(
 
 def _without(value: Any, names: frozenset[str], paths: Collection[tuple[str, ...]]) -> Any:
     if isinstance(value, dict):
-        kept = [(name, each) for name, each in value.items() if name not in names and (name,) not in paths]
-        return {name: each if type(each) is str else _without(each, names, _below(paths, name)) for name, each in kept}
+        return {
+            name: each if type(each) is str else _without(each, names, _below(paths, name))
+            for name, each in value.items()
+            if name not in names and (name,) not in paths
+        }
     if not isinstance(value, list):
         return str(value) if type(value) is LongInteger else value  # `json` cannot write it
     steps = {path[0] for path in paths}  # a forged list may be very long, and few of its items have a path

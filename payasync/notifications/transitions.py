@@ -52,7 +52,7 @@ SAME: Final = "another event about the same was handled, or waits"
 
 
 def _cut(reason: str) -> str:
-    return clean(reason, MAX_REASON)
+    return reason and clean(reason, MAX_REASON)
 
 
 @frozen
@@ -186,7 +186,7 @@ def hold_another(notification: Notification, merchant_id: str, profile: Profile)
     """Hold an event of another merchant, or one that lacks what each notification must hold."""
     if notification.confirmed is not None:  # the session has compared it
         return None
-    if another := find_another(named_merchants(profile, notification.document, notification.data), merchant_id):
+    if another := find_another(named_merchants(profile, notification.document), merchant_id):
         return _hold(another[0], " ".join(another))
     breach = find_breach(profile.notification.must, notification.data, "notification.must")
     return _hold("notification.must", breach) if breach else None
@@ -206,7 +206,7 @@ def hold_incomplete(notification: Notification, profile: Profile) -> Transition 
         is_other = f"{shape.data}, the payload, must be an object, and is {what}"
         return _hold("notification.data", lacks if payload is None else is_other)
     own = {"payment": "out_trade_no", "refund": "out_refund_no", "subscription": "subscription_id"}.get(kind or "")
-    for name, path in {**own_number_paths(shape, kind), "subscription_id": shape.subscription_id}.items():
+    for name, path in own_number_paths(shape, kind).items():
         if not path or getattr(notification, name) is not None:
             continue
         value = at(notification.data, path, None)
@@ -227,6 +227,12 @@ def is_same(found: object, expected: object) -> bool:
         return len(found) == len(expected) and all(map(is_same, found, expected))
     alike = isinstance(expected, type(found)) and isinstance(found, bool) == isinstance(expected, bool)
     return alike and found == expected
+
+
+def hold_unclear(notification: Notification, profile: Profile, *, signed: bool) -> Transition | None:
+    """Hold an event of which nobody could say what it is about; a signed one also if it is incomplete."""
+    holds = (hold_several, hold_two_kinds, hold_refund, *((hold_incomplete,) if signed else ()))
+    return next(filter(None, (hold(notification, profile) for hold in holds)), None)
 
 
 CONFIRMABLE: Final = frozenset({"payment", "refund"})
@@ -528,11 +534,11 @@ class Confirmer:
         Raises:
             StorageError: The journal or the inbox cannot be read.
         """
-        event, age = claim.event, self.clock() - hint.received_at.timestamp()
+        event = claim.event
         sends, early = await self.sends.count(hint, hint.state) if hint.verified else (1, 0.0)
         if hint.verified and sends == 1:
             return await self._rename(claim, hint) if "#" in (event.fact or hint.dedup_key) else hint
-        found = hold_early(early) if early > 0 else await self._query(hint, claim, 0.0 if hint.verified else age)
+        found = hold_early(early) if early > 0 else await self._query(hint, claim)
         if isinstance(found, Transition):
             transition = found
         elif await self._own(claim, hint, found):
@@ -576,7 +582,7 @@ class Confirmer:
         # What has the key may have ended before all handlers had the fact. Its marks say which ones have it.
         return await self.inbox.own(claim, f"{found.key}:{event.id}", fact=fact, others=[found.key, *own])
 
-    async def _query(self, hint: Notification, claim: Claim, age: float) -> Confirmed | Transition:
+    async def _query(self, hint: Notification, claim: Claim) -> Confirmed | Transition:
         query = choose_query(hint, self.profile)
         if isinstance(query, Transition):
             return query
@@ -588,6 +594,7 @@ class Confirmer:
         self.limiter.begin(query_key, event.id)
         end_state: Confirmed | None = None
         asked_at = self.clock()
+        age = 0.0 if hint.verified else asked_at - hint.received_at.timestamp()
         try:
             response = await hint.confirm()
         except Exception as error:  # noqa: BLE001 - no error confirms a hint
@@ -624,8 +631,7 @@ class Confirmer:
     def _with_response(self, hint: Notification, confirmed: Confirmed) -> Notification:
         """Return a hint with the facts of the response. Its own facts remain only in `raw` and `document`."""
         shape, response = self.profile.notification, confirmed.response
-        paths = own_number_paths(shape, hint.kind)
-        paths |= {"subscription_id": shape.subscription_id, "payment_id": self.profile.answer.payment_id}
+        paths = own_number_paths(shape, hint.kind) | {"payment_id": self.profile.answer.payment_id}
         queried = "out_refund_no" if hint.kind == "refund" else "out_trade_no" if hint.out_trade_no else "payment_id"
         del paths[queried]
         facts: dict[str, Any] = {name: number_at(response.data, path) for name, path in paths.items()}

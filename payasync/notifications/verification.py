@@ -35,9 +35,8 @@ from payasync.notifications.notification import (
     read_headers,
     unpack_body,
     unreadable,
-    with_facts,
 )
-from payasync.notifications.transitions import hold_another, hold_incomplete, hold_refund, hold_several, hold_two_kinds
+from payasync.notifications.transitions import hold_another, hold_unclear
 from payasync.profile import signed_fields
 from payasync.profile.consistency import check_keys
 from payasync.profile.profile import Profile
@@ -288,11 +287,7 @@ Verifier: TypeAlias = Callable[[bytes, Mapping[str, str]], bool]
 
 
 def _hold(notification: Notification, prefix: str = HELD) -> Notification:
-    return with_facts(notification, dedup_key=prefix + notification.dedup_key)
-
-
-def _is_late(error: InvalidSignatureError | None) -> bool:
-    return error is not None and error.reason != NOT_A_TIME
+    return evolve(notification, dedup_key=prefix + notification.dedup_key)
 
 
 class Examined(NamedTuple):
@@ -345,7 +340,7 @@ class Verification:
 
     def examine(
         self,
-        raw: Raw,
+        raw: bytes,
         headers: Headers,
         *,
         now: float,
@@ -358,38 +353,35 @@ class Verification:
         The arguments are those of `verify`; `now` is in seconds since 1970. With `by_address`, as in `verify`, the
         address alone may say the kind of a genuine one.
         """
-        body, received = copy_body(raw, max_bytes), read_headers(headers)
-        arrived = datetime.fromtimestamp(now, UTC)
+        received, arrived = read_headers(headers), datetime.fromtimestamp(now, UTC)
         read = partial(read_document, profile=self.profile, kind=kind, received_at=arrived)
         if not self.proves:
-            plain = unpack_body(body, max_bytes)
+            plain = unpack_body(raw, max_bytes)
             return Examined(read(plain, decode_body(plain), received))
-        body, late = self._check_packed(body, received, now, max_bytes)  # first: nothing is decoded for a forger
+        body, late = self._check_packed(raw, received, now, max_bytes)  # first: nothing is decoded for a forger
         try:
             document, odd = decode_body(body), None
         except InvalidArgumentError as error:
             document, odd = {}, error
         whole = document if odd is None else ABSENT if is_crowded(body) else loads_leniently(body)
         late = self.check_document(body, whole, now) or late
+        is_late = late is not None and late.reason != NOT_A_TIME
+        named = list(named_merchants(self.profile, document))
+        another = find_another(named, self.credentials.merchant_id)
+        verified = another is None and (bool(named) or not self.shared)  # else it is a hint, or another merchant's
         try:
             if odd is not None:
                 raise odd
-            notification = read(body, document, received, signed=not by_address)
+            notification = read(body, document, received, signed=not by_address, verified=verified)
         except InvalidArgumentError as error:
             routed = None if error.field == "kind" else kind
             # Anybody can vary what a signature in the body does not cover, so that such rows are not kept for ever.
-            whole = notification_coverage(self.profile) is None
-            unread = with_facts(unreadable(body, received, routed, arrived), verified=whole and not self.shared)
-            return Examined(_hold(unread), error, late=_is_late(late))
-        return self._bind(notification, late)
-
-    def _bind(self, notification: Notification, late: InvalidSignatureError | None) -> Examined:
-        """Return a genuine notification as one of this merchant, as a hint, or as one to hold."""
-        named = list(named_merchants(self.profile, notification.document, notification.data))
-        if another := find_another(named, self.credentials.merchant_id):
+            lasting = notification_coverage(self.profile) is None and not self.shared
+            unread = unreadable(body, received, routed, arrived, verified=lasting)
+            return Examined(_hold(unread), error, is_late)
+        if another is not None:
             return Examined(_hold(notification, OF_ANOTHER), _error(*another))
-        notification = with_facts(notification, verified=bool(named) or not self.shared)
-        return Examined(_hold(notification) if late else notification, late, late=_is_late(late))
+        return Examined(_hold(notification) if late else notification, late, is_late)
 
     def _check_packed(
         self, body: bytes, headers: CIMultiDict[str], now: float, max_bytes: int
@@ -664,7 +656,8 @@ def verify(
     verification = verification_of(profile, credentials, verifier)
     verification.begin()
     now = clock()
-    found, held, _ = verification.examine(raw, headers, now=now, kind=kind, max_bytes=max_bytes, by_address=True)
+    body = copy_body(raw, max_bytes)
+    found, held, _ = verification.examine(body, headers, now=now, kind=kind, max_bytes=max_bytes, by_address=True)
     if held is not None:
         raise held
     if verification.proves and (why := find_hold(found, verification)):
@@ -675,9 +668,10 @@ def verify(
 
 def find_hold(found: Notification, verification: Verification) -> str:
     """Return why a receiver holds a genuine notification after it was stored; empty if it does not."""
-    another = partial(hold_another, merchant_id=verification.credentials.merchant_id)
-    holds = (hold_several, hold_two_kinds, hold_refund, hold_incomplete, *([another] if found.verified else ()))
-    return next((held.reason for hold in holds if (held := hold(found, profile=verification.profile))), "")
+    held = hold_unclear(found, verification.profile, signed=True)
+    if held is None and found.verified:
+        held = hold_another(found, verification.credentials.merchant_id, verification.profile)
+    return held.reason if held else ""
 
 
 def verification_of(profile: Profile, credentials: Credentials, verifier: Verifier | None = None) -> Verification:

@@ -27,7 +27,6 @@ from payasync.notifications.notification import (
     SIGNED,
     Notification,
     parse_event,
-    with_facts,
 )
 from payasync.notifications.sends import Name
 from payasync.notifications.transitions import (
@@ -39,10 +38,7 @@ from payasync.notifications.transitions import (
     compare_expected,
     hint_key,
     hold_another,
-    hold_incomplete,
-    hold_refund,
-    hold_several,
-    hold_two_kinds,
+    hold_unclear,
     limit_failures,
     limit_interruptions,
     longest_wait,
@@ -362,19 +358,10 @@ class Worker:
     @staticmethod
     def _log_stop(event: InboxEvent, transition: Transition) -> None:
         """Log that an event is dead, parked or held. The reason is not logged, because it may quote the event."""
-        words = "event %(event_id)s (%(kind)s) is %(state)s"
-        if transition.path:
-            words += ", because of %(field)s"
-        log(
-            logger,
-            logging.WARNING,
-            "notification.stopped",
-            f"{words}: receiver.events() says why",
-            event_id=event.id,
-            kind=event.kind,
-            state=transition.state,
-            field=transition.path,
-        )
+        because = ", because of %(field)s" if transition.path else ""
+        words = f"event %(event_id)s (%(kind)s) is %(state)s{because}: receiver.events() says why"
+        about = {"event_id": event.id, "kind": event.kind, "state": transition.state, "field": transition.path}
+        log(logger, logging.WARNING, "notification.stopped", words, **about)
 
     async def _dispatch(self, claim: Claim, is_held: IsHeld) -> Transition | None:
         """Handle an event, and return its next state."""
@@ -426,7 +413,7 @@ class Worker:
         """Return the notification of an event, or a transition with the reason why it is held or dead."""
         event, profile = claim.event, self.confirmer.profile
         try:
-            read = parse_event(event, profile, event.kind)
+            read = parse_event(event, profile, event.kind, self.session)
         except InvalidArgumentError as error:
             return Transition("held" if event.key.startswith(HELD) else "dead", str(error))
         # The profile or the credentials may have been corrected since it came.
@@ -437,7 +424,7 @@ class Worker:
         # A key that seems to be no longer shared proves no more than before, unless the profile says whose it is.
         was_hint = event.key.startswith((SIGNED, HELD)) and not event.verified
         hint = self.shared() or (was_hint and key_owner(profile) != ("merchant", True))
-        verified = signed and (not hint or any(named_merchants(profile, read.document, read.data)))
+        verified = signed and (not hint or any(named_merchants(profile, read.document)))
         asked = verified and event.key.startswith(CONFIRMED)  # while its key was shared
         # A key of no kind, until the profile knows the name of the event.
         unknown = read.kind != event.kind and event.key.startswith(("webhook:", "weak:", f"{HINT}:"))
@@ -449,12 +436,10 @@ class Worker:
             if (key != event.key or factless) and not await self.inbox.own(claim, key, fact=fact, verified=verified):
                 is_copy = await self.inbox.is_copy(claim, key)
                 return Transition("superseded" if is_copy else "held", "another event has its key")
-        known = {} if renamed else {"dedup_key": event.key, "weak": event.weak}
-        facts = {"id": event.id, "attempt": event.attempts, "verified": verified, "_session": self.session, **known}
-        notification = with_facts(read, **facts)
-        held = hold_several(notification, profile) or hold_two_kinds(notification, profile)
-        held = held or hold_refund(notification, profile)
-        return held or (hold_incomplete(notification, profile) if signed else None) or notification
+        key, weak = (read.dedup_key, read.weak) if renamed else (event.key, event.weak)
+        if (key, weak, verified) != (read.dedup_key, read.weak, read.verified):
+            read = evolve(read, dedup_key=key, weak=weak, verified=verified)
+        return hold_unclear(read, profile, signed=signed) or read
 
     async def _find_contradiction(self, handlers: Iterable[Handler], notification: Notification) -> Transition | None:
         """Return a transition if a notification contradicts an expectation, or names another merchant."""
@@ -482,8 +467,9 @@ class Worker:
         """Call each handler, also after one that fails, but none without a lease."""
         failures, event = list[str](), claim.event.fact or notification.dedup_key
         for number, handler in enumerate(handlers, start=1):
-            thread = f"payasync-handler {self.inbox!r} {self.merchant_id} {handler.name} {event}"
+            thread = ""
             if handler.plain:
+                thread = f"payasync-handler {self.inbox!r} {self.merchant_id} {handler.name} {event}"
                 await self._await_earlier(thread, handler, notification)
             if not await is_held():
                 return None
@@ -553,16 +539,8 @@ def _note_failure(who: str, error: BaseException, notification: Notification) ->
     """
     if isinstance(error, asyncio.CancelledError) and running_task().cancelling():
         raise error
-    where = "".join(format_tb(error.__traceback__)).rstrip()
-    log(
-        logger,
-        logging.WARNING,
-        "handler.failed",
-        "%(handler)s failed with event %(event_id)s, attempt %(attempt)s: %(error_type)s\n%(where)s",
-        handler=who,
-        event_id=notification.id,
-        attempt=notification.attempt,
-        error_type=type(error).__name__,
-        where=where,
-    )
+    words = "%(handler)s failed with event %(event_id)s, attempt %(attempt)s: %(error_type)s\n%(where)s"
+    about = {"handler": who, "event_id": notification.id, "attempt": notification.attempt}
+    about |= {"error_type": type(error).__name__, "where": "".join(format_tb(error.__traceback__)).rstrip()}
+    log(logger, logging.WARNING, "handler.failed", words, **about)
     return f"{who}: {describe_error(error)}"

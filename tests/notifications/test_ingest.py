@@ -27,7 +27,6 @@ from starlette.responses import Response
 from payasync import ConfigurationError, InvalidSignatureError, NotConfiguredError, Profile, StorageError
 from payasync.notifications import Answer, Notification, Receiver, SqliteInbox, ingest, verify
 from payasync.notifications.ingest import MAX_REASON, OTHER_BODY, Ingest, build_received
-from payasync.notifications.notification import with_facts
 from payasync.notifications.verification import MISMATCH, Examined, Verification, sign_webhook
 from payasync.sandbox import PROFILE
 from tests.inside import until
@@ -276,7 +275,7 @@ class Signed(Verification):
         """Return a notification, or a hint."""
         if raw.startswith(b"!"):
             raise InvalidSignatureError("refused", field="sign", reason=raw.decode())
-        return Examined(with_facts(super().examine(raw, headers, **given).notification, verified=b"signed" in raw))
+        return Examined(evolve(super().examine(raw, headers, **given).notification, verified=b"signed" in raw))
 
 
 @pytest.mark.parametrize(("places", "room"), [(4, 1_000_000), (1000, 100)])

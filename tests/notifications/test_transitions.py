@@ -272,7 +272,7 @@ IN_DOCUMENT: Final = evolve(IN_DATA, notification=evolve(IN_DATA.notification, s
         *(({"data": {"merchantId": each}}, PROFILE, False) for each in ("M9", "m1", 1, True, ["7"])),
         ({"document": {"merchantId": "7", "data": PAID}}, PROFILE, True),
         ({"document": {**M9, "data": PAID}}, PROFILE, False),
-        ({"data": M9}, IN_DATA, False),
+        ({"data": M9, "document": {"data": M9}}, IN_DATA, False),
         ({"document": {**M9, "data": PAID}}, IN_DATA, True),
         ({"document": {**M9, "data": PAID}}, IN_DOCUMENT, False),
         ({"data": M9, "verified": False, "confirmed": response(PAID)}, PROFILE, True),
