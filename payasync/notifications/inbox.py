@@ -170,8 +170,8 @@ class Inbox(ABC):
     nothing has then been changed. `SqliteInbox` and `PostgresInbox` are inboxes.
     """
 
-    _mark_handled: str
-    """The statement that records that a handler has handled an event."""
+    _mark_handled: Sequence[str]
+    """The statements that record that a handler has handled an event, and has got its fact."""
 
     @abstractmethod
     async def _run(self, work: Callable[[datetime], Statements[T]], *keys: str | None) -> T:
@@ -210,9 +210,12 @@ class Inbox(ABC):
         return await self._run(lambda _: self._mark(claim, handler, as_copy=as_copy))
 
     def _mark(self, claim: Claim, handler: str, *, as_copy: bool = False) -> Statements[bool | None]:
-        if (yield from _change(claim, SQL["add_fact"], handler=handler.partition(" ")[0])) or not as_copy:
-            return (yield from _change(claim, self._mark_handled, handler=handler))
-        return None if (yield from _change(claim, SQL["is_leased"])) else False
+        values, is_held = {"name": handler.partition(" ")[0], "handler": handler}, False
+        if as_copy and not (yield from _change(claim, SQL["add_fact"], **values)):
+            return None if (yield from _change(claim, SQL["is_leased"])) else False
+        for statement in self._mark_handled:
+            is_held = yield from _change(claim, statement, **values)
+        return is_held
 
     async def read(self, claim: Claim) -> Claim:
         """Return a lease as it is after the event has got another key or fact."""
@@ -349,7 +352,10 @@ class Inbox(ABC):
         """Finish what has begun, and close the inbox; any later call raises `StorageError`."""
 
 
-def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
+def _add(received: Mapping[str, Any], now: datetime) -> Statements[Added]:
+    values: dict[str, Any] = {**received, "only": False, "state": "pending", "reason": "", "due": now}
+    if not values["held"] and (yield SQL["add"], {**values, "only": True}):
+        return Added.NEW
     same = yield SQL["same_key"], values
     others = [each for each in same if each["has_key"]]
     # Of those that wait for a query, each may be about another send. Any further one is a copy.
@@ -365,7 +371,7 @@ def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
     blocking = (other["id"] for other in others if other["state"] != "held" or not other["attempts"])
     first = min(blocking, default=None)
     if first is None:
-        yield SQL["add"], {**values, "state": "pending", "reason": "", "due": now}
+        yield SQL["add"], values
         return Added.NEW
     reason = f"event {first} came with the same key and another body"
     yield SQL["add"], {**values, "state": "held", "reason": reason, "due": None}

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 from payasync.clocks import wall_time
-from payasync.notifications.inbox import Inbox, Statements
+from payasync.notifications.inbox import SQL, Inbox, Statements
 from payasync.storage import Schema, Upgrade, read_migrations
 from payasync.storage.sqlite import SqliteFile, utc_moment
 from payasync.storage.sqlite_statement import fetch_rows, with_indexes
@@ -20,6 +20,9 @@ APPLICATION: Final = 0x50617969
 SCHEMA: Final = Schema(
     name="inbox", application=APPLICATION, migrations=read_migrations("payasync.notifications", "sqlite")
 )
+_MARK: Final = """
+INSERT INTO handled SELECT id, :handler FROM events WHERE id = :id AND state = 'leased' AND fence = :fence
+ON CONFLICT DO UPDATE SET handler = excluded.handler RETURNING event"""
 _HANDLERS: Final = "SELECT event, handler FROM handled WHERE event IN (SELECT value FROM json_each(:ids))"
 
 T = TypeVar("T")
@@ -43,9 +46,7 @@ class SqliteInbox(Inbox):
             program or a newer payasync, or is damaged, as one of 0 bytes is. The file is not changed.
     """
 
-    _mark_handled = """
-INSERT INTO handled SELECT id, :handler FROM events WHERE id = :id AND state = 'leased' AND fence = :fence
-ON CONFLICT DO UPDATE SET handler = excluded.handler RETURNING event"""
+    _mark_handled = SQL["add_fact"], _MARK
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ def _execute(db: sqlite3.Connection, statements: Statements[T], now: datetime) -
         statement, values = next(statements)
         while True:
             rows = fetch_rows(db, sqlite_statement(statement), {"now": now, **values})
-            statement, values = statements.send(_decode(db, rows))
+            statement, values = statements.send(_decode(db, rows) if rows else rows)
     except StopIteration as end:
         result: T = end.value
         return result

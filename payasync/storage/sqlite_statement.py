@@ -136,5 +136,6 @@ def execute_bound(db: sqlite3.Connection, text: str, given: Sequence[Any]) -> sq
 def fetch_rows(db: sqlite3.Connection, statement: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows that a statement finds, by the names of their columns."""
     cursor = execute(db, statement, values)
-    names = [column[0] for column in cursor.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    rows = cursor.fetchall()
+    names = [column[0] for column in cursor.description] if rows else ()
+    return [dict(zip(names, row, strict=True)) for row in rows]

@@ -1,3 +1,4 @@
+import re
 import sqlite3
 from collections import defaultdict
 from contextlib import closing
@@ -26,7 +27,7 @@ async def test_each_statement_finds_its_rows_by_an_index(tmp_path: Path) -> None
         }
 
     assert {"empty", "forget", "next_due", "events_of_state"} < plans.keys()
-    scans = {name: [step for step in plan if step.startswith("SCAN ")] for name, plan in plans.items()}
+    scans = {name: [each for each in plan if re.match("SCAN (?!CONSTANT ROW)", each)] for name, plan in plans.items()}
     by_state = {name for name, plan in plans.items() if any("events_by_state (state=?)" in step for step in plan)}
 
     assert {} == {name: steps for name, steps in scans.items() if any("json_each" not in step for step in steps)}

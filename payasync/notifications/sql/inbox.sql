@@ -9,12 +9,17 @@ WHERE key BETWEEN :key || ':' || '0' AND :key || ':' || '99999999999999999999'
 AND key = :key || ':' || id AND digest = :digest AND verified AND due IS NOT NULL;
 
 -- name: add
+-- Most events are the only ones of their keys. If `only`, another one is not added: `same_key` finds the others.
 INSERT INTO payasync_events
     (key, digest, weak, kind, event, verified, lasting, raw, headers, received_at, event_time, state, reason, due, since,
     sends, fact)
-VALUES (
+SELECT
     :key, :digest, :weak, :kind, :event, :verified, :lasting, :raw, :headers, :received_at, :event_time, :state,
-    :reason, :due, :now, :sends, :fact)
+    :reason, :due, :now, :sends, :fact
+WHERE NOT :only OR NOT (
+    EXISTS (SELECT 1 FROM payasync_events WHERE key = :key)
+    OR EXISTS (
+        SELECT 1 FROM payasync_events WHERE key BETWEEN :key || ':' || '0' AND :key || ':' || '99999999999999999999'))
 RETURNING id;
 
 -- name: begin_anew
@@ -69,7 +74,7 @@ SELECT id FROM payasync_events WHERE fact = :fact AND due IS NOT NULL AND id <> 
 
 -- name: add_fact
 INSERT INTO payasync_facts (fact, handler, verified, lasting, since)
-SELECT fact, :handler, substr(key, 1, 10) <> 'confirmed:', lasting OR substr(key, 1, 10) = 'confirmed:', :now
+SELECT fact, :name, substr(key, 1, 10) <> 'confirmed:', lasting OR substr(key, 1, 10) = 'confirmed:', :now
 FROM payasync_events WHERE id = :id AND state = 'leased' AND fence = :fence AND fact IS NOT NULL
 ON CONFLICT DO NOTHING RETURNING fact;
 
