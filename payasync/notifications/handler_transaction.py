@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from inspect import isawaitable
 from secrets import token_hex
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from payasync.errors import ConfigurationError
 from payasync.middleware.observe import log
@@ -51,6 +51,8 @@ ASYNC: Final = (
 _UNDEFINED_TABLE: Final = "42P01"
 _UNDEFINED_FUNCTION: Final = "42883"
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
+
+T = TypeVar("T")
 
 logger: Final = logging.getLogger("payasync.notifications")
 
@@ -149,13 +151,13 @@ class HandlerTransaction:
     async def _find_marks(self) -> str:
         """Return the name of the table of marks; in PostgreSQL with its schema, which a pooler may hide."""
         try:
-            await self._fetch("SELECT sqlite_version()")
+            await self._alone(_fetch_in, "SELECT sqlite_version()")
         except Exception as error:
             if not _has_code(error, _UNDEFINED_FUNCTION):
                 raise
         else:
             return MARKS
-        row = await self._fetch(find_home(MARKS))
+        row = await self._alone(_fetch_in, find_home(MARKS))
         value = (
             next(iter(row.values()), "") if isinstance(row, Mapping) else row[0] if isinstance(row, Sequence) else ""
         )
@@ -167,11 +169,6 @@ class HandlerTransaction:
         wanted = ("homes", "creatable", "schemas")
         home = next((each for kind in wanted for each in path if each in found[kind]), None)
         return MARKS if home is None else f"{quote_name(home)}.{MARKS}"
-
-    async def _fetch(self, statement: str) -> Any:
-        async with _enter(self._begin) as connection:
-            return await _fetch_in(connection, statement)
-        raise _error(SWALLOWED)
 
     async def _probe(self, failure: type[BaseException]) -> None:
         mark = token_hex(32)
@@ -186,7 +183,7 @@ class HandlerTransaction:
             if not any(isinstance(each, failure) for each in _list_causes(error)):
                 raise
             raised = True
-        undone = await self._execute_alone(delete)
+        undone = await self._alone(_changes_row, delete)
         if not raised:
             raise _error(SWALLOWED)
         if not committed:
@@ -210,17 +207,17 @@ class HandlerTransaction:
     async def _insert(self, insert: str) -> bool:
         """Insert a mark; return `False` if the table is missing."""
         try:
-            await self._execute_alone(insert)
+            await self._alone(_changes_row, insert)
         except Exception as error:
             if _has_code(error, _UNDEFINED_TABLE) or any("no such table" in str(each) for each in _list_causes(error)):
                 return False
             raise
         return True
 
-    async def _execute_alone(self, statement: str) -> bool:
-        """Execute a statement in a transaction of its own; return whether it has changed its row."""
+    async def _alone(self, execute: Callable[[Any, str], Coroutine[Any, Any, T]], statement: str) -> T:
+        """Execute a statement in a transaction of its own, and return the result."""
         async with _enter(self._begin) as connection:
-            return await _changes_row(connection, statement)
+            return await execute(connection, statement)
         raise _error(SWALLOWED)
 
 

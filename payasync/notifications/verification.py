@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from inspect import iscoroutinefunction
@@ -423,11 +424,9 @@ class CustomVerification(Verification):
 
     def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:  # noqa: ARG002 - it has no use for the time
         """Call the function. Only `True` means genuine."""
-        genuine: object
-        try:
+        genuine: object = False
+        with suppress(Exception):  # the user's code; an error verifies nothing
             genuine = self.verifier(body, CIMultiDictProxy(headers))
-        except Exception:  # noqa: BLE001 - the user's code; an error verifies nothing
-            genuine = False
         if genuine is not True:
             raise _error("verifier", "does not say that it is from the service")
 
@@ -529,7 +528,11 @@ class HeaderVerification(KeyedVerification):
         """Check the signature, and the time if a header has it."""
         shape = self.profile.notification
         names = shape.headers
-        sent, text, missing = _read_signed(names, headers, body, self.credentials.merchant_id)
+        sent, text, missing = "", b"", ""
+        try:
+            sent, text = names.read(headers, body, {"merchant_id": self.credentials.merchant_id})
+        except ValueError as error:
+            missing = str(error)  # raised below, so that no other error is a context
         if missing:
             place, _, why = missing.partition(" ")
             raise _error(place, why)
@@ -546,16 +549,6 @@ class HeaderVerification(KeyedVerification):
         self._check_origin(shape.headers.signature, document)
         timed = shape.time and not shape.headers.timestamp and document is not ABSENT
         return _check_time(shape.time, at(document, shape.time), shape, now) if timed else None
-
-
-def _read_signed(
-    names: SignedHeader, headers: CIMultiDict[str], body: bytes, merchant_id: str
-) -> tuple[str, bytes, str]:
-    """Return the timestamp, the signed text, and what is wrong with a header, so that no other error is a context."""
-    try:
-        return *names.read(headers, body, {"merchant_id": merchant_id}), ""
-    except ValueError as error:
-        return "", b"", str(error)
 
 
 @frozen
