@@ -253,6 +253,10 @@ def _build_answer(which: str, status: int, body: str) -> Answer:
     return Answer(status, body, {"Content-Type": "application/json" if is_json else "text/plain; charset=utf-8"})
 
 
+_STORED: Final = ("kind", "event", "verified", "digest", "raw", "received_at", "event_time")
+"""The attributes of a notification that are stored as they are."""
+
+
 def build_received(
     notification: Notification,
     profile: Profile,
@@ -278,17 +282,6 @@ def build_received(
         headers[WEBHOOK_ID] = number  # in place of one that nobody has signed
     known = notification.verified or held
     name = name or Name(notification.dedup_key if known else hint_key(notification, signed=signed))
-    return Received(
-        **name._asdict(),
-        digest=notification.digest,
-        weak=notification.weak or not notification.verified,
-        kind=notification.kind,
-        event=notification.event,
-        verified=notification.verified,
-        lasting=notification.verified and not timed,
-        held=held,
-        raw=notification.raw,
-        headers=dict(headers),
-        received_at=notification.received_at,
-        event_time=notification.event_time,
-    )
+    verified, stored = notification.verified, {each: getattr(notification, each) for each in _STORED}
+    weak, lasting = notification.weak or not verified, verified and not timed
+    return Received(**name._asdict(), **stored, weak=weak, lasting=lasting, held=held, headers=dict(headers))

@@ -328,19 +328,9 @@ def unreadable(
     """Return a genuine notification whose body cannot be used: its key is that of its bytes."""
     digest = hashlib.sha256(body).hexdigest()
     routed: Kind | None = next((each for each in KINDS if each == kind), None)
-    return Notification(
-        kind=routed,
-        event=None,
-        data=ABSENT,
-        document=ABSENT,
-        raw=body,
-        headers=headers,
-        dedup_key=f"sha256:{digest}",
-        weak=True,
-        digest=digest,
-        verified=verified,
-        received_at=received_at,
-    )
+    facts: Any = {"kind": routed, "event": None, "data": ABSENT, "document": ABSENT, "raw": body, "headers": headers}
+    key = f"sha256:{digest}"
+    return Notification(**facts, dedup_key=key, weak=True, digest=digest, verified=verified, received_at=received_at)
 
 
 def read_document(

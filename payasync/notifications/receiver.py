@@ -204,20 +204,12 @@ class Receiver:
         self._verification: Final = verification
         self._pace: Final = pace
         self._handlers: Final[list[Handler]] = []
-        journal = session.journal if session else None
-        self._sends: Final = Sends(verification.profile, credentials.merchant_id, journal)
+        merchant_id, journal = credentials.merchant_id, session.journal if session else None
+        self._sends: Final = Sends(verification.profile, merchant_id, journal)
         limiter = QueryLimiter(pace.clock, max(concurrency // 2, 1))
         confirmer = Confirmer(inbox, verification.profile, limiter, self._sends, pace.clock)
         self._worker: Final = Worker(
-            inbox=inbox,
-            merchant_id=credentials.merchant_id,
-            shared=lambda: verification.shared,
-            session=session,
-            handlers=self._handlers,
-            expect=expect,
-            limits=self._limits,
-            pace=pace,
-            confirmer=confirmer,
+            inbox, merchant_id, verification, session, self._handlers, expect, self._limits, pace, confirmer
         )
         self._current: Dispatcher | None = None
         self._ingest: Final = Ingest(

@@ -43,6 +43,7 @@ from payasync.notifications.transitions import (
     limit_interruptions,
     longest_wait,
 )
+from payasync.notifications.verification import Verification
 from payasync.profile.schema import KINDS
 from payasync.profile.signed_fields import key_owner
 from payasync.session import Session
@@ -299,14 +300,14 @@ def select_handlers(handlers: Sequence[Handler], notification: Notification) -> 
     return Transition("parked", f"no handler for {what}")
 
 
-@frozen(kw_only=True)
+@frozen
 class Worker:
     """Handles leased events, and stores their next states.
 
     Attributes:
         inbox: Stores them.
         merchant_id: The merchant that an event must be for, if it names one.
-        shared: Returns whether a signature may be that of another merchant.
+        verification: Says whether a signature may be that of another merchant.
         session: Sends queries.
         handlers: The list of the receiver, which may grow.
         expect: The receiver's `expect`.
@@ -317,7 +318,7 @@ class Worker:
 
     inbox: Inbox
     merchant_id: str
-    shared: Callable[[], bool]
+    verification: Verification
     session: Session | None
     handlers: Sequence[Handler]
     expect: Expect | None
@@ -351,17 +352,12 @@ class Worker:
         except asyncio.CancelledError:
             await finish()  # it does nothing if the first one was stored
             raise
-        if finished and state not in {"pending", "done"}:
-            self._log_stop(event, transition)
+        if finished and state not in {"pending", "done"}:  # the reason is not logged, because it may quote the event
+            because = ", because of %(field)s" if transition.path else ""
+            words = f"event %(event_id)s (%(kind)s) is %(state)s{because}: receiver.events() says why"
+            about = {"event_id": event.id, "kind": event.kind, "state": state, "field": transition.path}
+            log(logger, logging.WARNING, "notification.stopped", words, **about)
         return finished
-
-    @staticmethod
-    def _log_stop(event: InboxEvent, transition: Transition) -> None:
-        """Log that an event is dead, parked or held. The reason is not logged, because it may quote the event."""
-        because = ", because of %(field)s" if transition.path else ""
-        words = f"event %(event_id)s (%(kind)s) is %(state)s{because}: receiver.events() says why"
-        about = {"event_id": event.id, "kind": event.kind, "state": transition.state, "field": transition.path}
-        log(logger, logging.WARNING, "notification.stopped", words, **about)
 
     async def _dispatch(self, claim: Claim, is_held: IsHeld) -> Transition | None:
         """Handle an event, and return its next state."""
@@ -423,7 +419,7 @@ class Worker:
         signed = prefixed or event.verified
         # A key that seems to be no longer shared proves no more than before, unless the profile says whose it is.
         was_hint = event.key.startswith((SIGNED, HELD)) and not event.verified
-        hint = self.shared() or (was_hint and key_owner(profile) != ("merchant", True))
+        hint = self.verification.shared or (was_hint and key_owner(profile) != ("merchant", True))
         verified = signed and (not hint or any(named_merchants(profile, read.document)))
         asked = verified and event.key.startswith(CONFIRMED)  # while its key was shared
         # A key of no kind, until the profile knows the name of the event.
