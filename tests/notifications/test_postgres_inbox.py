@@ -184,7 +184,7 @@ VALUES: Final[dict[str, Any]] = {
     "limit": 10,
     "after": 100,
     "state": "pending",
-    "handler": "h",
+    "name": "h",
     "fact": "payment:paid:7",
     "others": '["key 8"]',
     "reason": "",
@@ -197,6 +197,15 @@ VALUES: Final[dict[str, Any]] = {
     "verified": True,
     "waited": 0,
     "ahead": START + timedelta(seconds=MAX_AHEAD),
+    "only": True,
+    "event": None,
+    "lasting": False,
+    "raw": b"",
+    "headers": "{}",
+    "received_at": START,
+    "event_time": None,
+    "due": START,
+    "sends": 1,
 }
 
 
