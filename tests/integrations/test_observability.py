@@ -9,27 +9,23 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import promql_parser
 import pytest
 import yaml
 from attrs import fields, frozen
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import ReadableSpan
 from prometheus_client import REGISTRY
 
 from payasync import Attempted, PayasyncError, Retrying, Unknown
-from payasync.integrations.otel import OpenTelemetry
 from payasync.journal import SqliteJournal
-from payasync.middleware.observe import Event, EventSink
+from payasync.middleware.observe import EventSink
 from payasync.notifications import SqliteInbox
 from payasync.notifications.inbox import REPLAYABLE
 from payasync.sandbox import Sandbox
+from tests.integrations.telemetry import backend
 from tests.sessions import FAST
 
 ROOT: Final = Path(__file__).parents[2]
@@ -50,13 +46,11 @@ def names(cell: str) -> set[str]:
     return set(re.findall(r"`([^`]+)`", cell))
 
 
-@pytest.mark.parametrize("event", [Attempted, Retrying, Unknown])
-def test_events_are_listed(event: type[Event]) -> None:
+def test_events_are_listed() -> None:
     """The page lists each event with its attributes."""
     rows = {row[0].strip("`"): names(row[2]) for row in table("Events")}
 
-    assert {each.name for each in fields(event)} == rows[event.__name__]
-    assert 3 == len(rows)
+    assert rows == {event.__name__: {each.name for each in fields(event)} for event in (Attempted, Retrying, Unknown)}
 
 
 Record = tuple[str, str, str, frozenset[str]]
@@ -124,10 +118,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 
 async def _be_busy(folder: Path) -> Seen:
-    exporter, reader, prometheus = InMemorySpanExporter(), InMemoryMetricReader(), PrometheusMetricReader()
-    tracers, meters = TracerProvider(), MeterProvider([reader, prometheus])
-    tracers.add_span_processor(SimpleSpanProcessor(exporter))
-    telemetry = OpenTelemetry(tracer_provider=tracers, meter_provider=meters)
+    shown = backend(PrometheusMetricReader())
+    telemetry = shown.telemetry
     journal, inbox = SqliteJournal(folder / "pay.db"), SqliteInbox(folder / "inbox.db")
     async with aclosing(journal), aclosing(inbox), Sandbox(clock="frozen") as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
@@ -141,20 +133,17 @@ async def _be_busy(folder: Path) -> Seen:
                 with pytest.raises(PayasyncError):
                     await call
         async with telemetry.watch(journal=journal, inbox=inbox):
-            data = reader.get_metrics_data()
-            exported = _exported()
-    meters.shutdown()
-    scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics] if data else []
+            found, exported = shown.metrics(), _exported()
+    shown.meters.shutdown()
     metrics = {
         metric.name: (
             metric.unit or "",
             type(metric.data).__name__,
             frozenset(key for point in metric.data.data_points for key in point.attributes or {}),
         )
-        for scope in scopes
-        for metric in scope.metrics
+        for metric in found
     }
-    return Seen(exporter.get_finished_spans(), metrics, exported)
+    return Seen(shown.spans, metrics, exported)
 
 
 def _exported() -> Mapping[str, Mapping[str, set[str]]]:
@@ -198,25 +187,39 @@ def test_alerts_are_explained() -> None:
     assert rules == re.findall(r"^\| `(Payasync\w+)` \| (\w+) \|", guide, re.MULTILINE)
 
 
-def queries() -> list[Any]:
-    """Return the queries of the alert rules and of the dashboard."""
+def queries() -> dict[str, str]:
+    """Return the queries of the alert rules and of the dashboard, by their names."""
     groups = yaml.safe_load(EXAMPLES.joinpath("alerts.yml").read_text(encoding="utf-8"))["groups"]
-    alerts = [(rule["alert"], rule["expr"]) for group in groups for rule in group["rules"]]
+    alerts = {rule["alert"]: rule["expr"] for group in groups for rule in group["rules"]}
     panels = json.loads(EXAMPLES.joinpath("dashboard.json").read_text(encoding="utf-8"))["panels"]
-    shown = [
-        (f"{panel['title']} {target['refId']}", target["expr"].replace("$__rate_interval", "5m"))
+    return alerts | {
+        f"{panel['title']} {target['refId']}": target["expr"].replace("$__rate_interval", "5m")
         for panel in panels
         for target in panel.get("targets", ())
-    ]
-    return [pytest.param(query, id=name) for name, query in (*alerts, *shown)]
+    }
 
 
-@pytest.mark.parametrize("query", queries())
-def test_queries_find_what_is_exported(query: str, seen: Seen) -> None:
+def test_queries_find_what_is_exported(seen: Seen) -> None:
     """Each query of the dashboard and the alert rules is valid, and its metrics, labels and values are exported."""
-    selectors: list[promql_parser.VectorSelector] = []
-    grouped: set[str] = set()
+    for name, query in queries().items():
+        selectors: list[promql_parser.VectorSelector] = []
+        grouped: set[str] = set()
+        _visit(promql_parser.parse(query), selectors, grouped)
+        missing = [
+            f"{selector.name}{{{matcher.name}={matcher.value}}}"
+            for selector in selectors
+            for matcher in selector.matchers.matchers
+            for value in matcher.value.split("|")
+            if value not in {"", *NOT_HERE} and value not in seen.exported[str(selector.name)][matcher.name]
+        ]
 
+        assert selectors, name
+        assert set() == {str(each.name) for each in selectors} - seen.exported.keys(), name
+        assert [] == missing, name
+        assert all(grouped <= seen.exported[str(each.name)].keys() for each in selectors if grouped), name
+
+
+def _visit(query: promql_parser.Expr, selectors: list[promql_parser.VectorSelector], grouped: set[str]) -> None:
     def visit(node: promql_parser.Expr) -> bool:
         if isinstance(node, promql_parser.VectorSelector):
             selectors.append(node)
@@ -224,19 +227,7 @@ def test_queries_find_what_is_exported(query: str, seen: Seen) -> None:
             grouped.update(node.modifier.labels)
         return True
 
-    promql_parser.walk(promql_parser.parse(query), visit)
-    missing = [
-        f"{selector.name}{{{matcher.name}={matcher.value}}}"
-        for selector in selectors
-        for matcher in selector.matchers.matchers
-        for value in matcher.value.split("|")
-        if value not in {"", *NOT_HERE} and value not in seen.exported[str(selector.name)][matcher.name]
-    ]
-
-    assert selectors
-    assert set() == {str(each.name) for each in selectors} - seen.exported.keys()
-    assert [] == missing
-    assert all(grouped <= seen.exported[str(each.name)].keys() for each in selectors if grouped)
+    promql_parser.walk(query, visit)
 
 
 def test_slowness_can_fire(seen: Seen) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from datetime import date
 from pathlib import Path
@@ -10,13 +10,9 @@ from traceback import walk_tb
 from typing import Any, Final
 
 import pytest
-from attrs import evolve, frozen
+from attrs import evolve
 from opentelemetry.context import Context
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
 from yarl import URL
 
@@ -36,6 +32,7 @@ from payasync import (
     Send,
     ServiceError,
     Session,
+    StorageError,
     Unknown,
 )
 from payasync.endpoints import CREATE_REFUND
@@ -47,6 +44,7 @@ from payasync.storage import Backlog
 from tests.building import bare_call
 from tests.foreign.recorder import Recorder
 from tests.inside import until
+from tests.integrations.telemetry import Backend, attributes, backend
 from tests.journal.building import Clock, draft
 from tests.notifications.inbox_building import received
 from tests.sessions import FAST, connect, create, query
@@ -59,51 +57,6 @@ REFUND: Final[Mapping[str, Any]] = {
     "refund_desc": "canaryTweet",
 }
 UNKNOWN: Final = "payasync.unknown_outcomes"
-
-
-@frozen
-class Backend:
-    """What a trace and a metrics backend would receive.
-
-    Attributes:
-        telemetry: Sends to it.
-        exporter: Receives the spans.
-        reader: Receives the metrics.
-    """
-
-    telemetry: OpenTelemetry
-    exporter: InMemorySpanExporter
-    reader: InMemoryMetricReader
-
-    @property
-    def spans(self) -> tuple[ReadableSpan, ...]:
-        """The spans that have ended, in this order."""
-        return self.exporter.get_finished_spans()
-
-    def span(self, name: str) -> ReadableSpan:
-        """Return the one span of a name."""
-        (found,) = [each for each in self.spans if each.name == name]
-        return found
-
-    def points(self, name: str) -> dict[tuple[tuple[str, Any], ...], float]:
-        """Return the values of a metric, or the counts of a histogram, by their attributes."""
-        data = self.reader.get_metrics_data()
-        scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics] if data else []
-        metrics = [metric for scope in scopes for metric in scope.metrics if metric.name == name]
-        points: list[Any] = [point for metric in metrics for point in metric.data.data_points]
-        return {
-            tuple(sorted((point.attributes or {}).items())): point.count if hasattr(point, "count") else point.value
-            for point in points
-        }
-
-
-def backend(*processors: SpanProcessor, **settings: Any) -> Backend:
-    """Return a backend in memory, and telemetry that sends to it."""
-    exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
-    tracers, meters = TracerProvider(), MeterProvider([reader])
-    for each in (SimpleSpanProcessor(exporter), *processors):
-        tracers.add_span_processor(each)
-    return Backend(OpenTelemetry(tracer_provider=tracers, meter_provider=meters, **settings), exporter, reader)
 
 
 @pytest.fixture
@@ -123,11 +76,6 @@ async def sandbox() -> AsyncGenerator[Sandbox]:
 def instrumented(sandbox: Sandbox, seen: Backend, **settings: Any) -> Session:
     """Return a session with telemetry, and short waits."""
     return sandbox.session(**{"middleware": [seen.telemetry], "retry": FAST, **settings})
-
-
-def attributes(span: ReadableSpan) -> dict[str, Any]:
-    """Return the attributes of a span."""
-    return dict(span.attributes or {})
 
 
 def events(span: ReadableSpan) -> list[str]:
@@ -339,7 +287,7 @@ class Raising(SpanProcessor):
 async def test_mistake_of_a_processor_fails_no_call(sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
     """If a tracer raises, the payment goes on, and a warning names the error's class only. No frame shows the call."""
     raising = Raising()
-    seen = backend(raising)
+    seen = backend(processor=raising)
     async with instrumented(sandbox, seen) as pay:
         refund = await pay.refunds.create(**REFUND)
     warnings = {record.getMessage() for record in caplog.records if record.levelno == logging.WARNING}
@@ -407,7 +355,7 @@ def test_class_is_refused() -> None:
 
 
 async def test_what_waits_is_shown(tmp_path: Path, seen: Backend) -> None:
-    """The gauges show the states and ages of a journal and an inbox as long as they are watched."""
+    """The gauges show the states of a journal and an inbox, and ages that grow, as long as they are watched."""
     clock = Clock()
     journal, inbox = SqliteJournal(tmp_path / "pay.db", clock=clock), SqliteInbox(tmp_path / "inbox.db", clock=clock)
     async with aclosing(journal), aclosing(inbox):
@@ -416,26 +364,12 @@ async def test_what_waits_is_shown(tmp_path: Path, seen: Backend) -> None:
         clock.advance(50)
         async with seen.telemetry.watch(journal=journal, inbox=inbox):
             counts = {**seen.points("payasync.journal.intents"), **seen.points("payasync.inbox.events")}
-            ages = [
-                int(seen.points(f"payasync.{name}")[()])
-                for name in ("journal.oldest_unknown", "journal.overdue", "inbox.lag", "inbox.overdue")
-            ]
+            names = ("journal.oldest_unknown", "journal.overdue", "inbox.lag", "inbox.overdue")
+            first, second = ([seen.points(f"payasync.{name}")[()] for name in names] for _ in range(2))
 
     assert {"unknown": 1, "pending": 1} == {state: count for ((_, state),), count in counts.items() if count}
-    assert [50, 50, 50, 50] == ages
+    assert [True] * 4 == [50 <= earlier < later < 51 for earlier, later in zip(first, second, strict=True)]
     assert {} == seen.points("payasync.journal.intents")
-
-
-async def test_ages_grow_between_readings(tmp_path: Path, seen: Backend) -> None:
-    """The age of what waits grows also while the store is not read."""
-    clock = Clock()
-    async with SqliteJournal(tmp_path / "pay.db", clock=clock) as journal:
-        await journal.settle((await journal.begin(draft(), lease=60)).intent, "unknown")
-        clock.advance(50)
-        async with seen.telemetry.watch(journal=journal):
-            first, second = (seen.points("payasync.journal.oldest_unknown")[()] for _ in range(2))
-
-    assert 50 < first < second
 
 
 async def test_second_store_is_refused(tmp_path: Path, seen: Backend) -> None:
@@ -503,58 +437,40 @@ async def test_nothing_waits(tmp_path: Path, seen: Backend) -> None:
     assert [{0}] * len(GAUGES) == values
 
 
-async def test_foreign_error_does_not_end_the_readings(
-    tmp_path: Path, seen: Backend, caplog: pytest.LogCaptureFixture
-) -> None:
-    """If a reading raises a foreign exception, its gauges are missing, and the store is read again."""
-    again = asyncio.Event()
-    results: list[type[Exception] | None] = [None, LookupError]
-    async with SqliteJournal(tmp_path / "pay.db") as journal:
-        found = await journal.backlog()
+class Scripted(SqliteJournal):
+    """A journal whose next readings a test decides."""
 
-        async def backlog() -> Backlog:
-            if results and (error := results.pop(0)):
-                raise error
-            if not results:
-                again.set()
-            return found
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.waits = asyncio.Event()
+        self.readings = asyncio.Queue[Backlog | Exception]()
 
-        journal.backlog = backlog  # type: ignore[method-assign] # a reading has a defect
-        async with seen.telemetry.watch(journal=journal, interval=0.001):
-            await asyncio.wait_for(again.wait(), 10)
-
-    assert "the journal cannot be watched: LookupError" in {record.getMessage() for record in caplog.records}
+    async def backlog(self) -> Backlog:
+        """Return or raise the next reading."""
+        self.waits.set()
+        if isinstance(reading := await self.readings.get(), Exception):
+            raise reading
+        return reading
 
 
 async def test_store_is_read_again(tmp_path: Path, seen: Backend, caplog: pytest.LogCaptureFixture) -> None:
-    """A store is read again and again. If that fails, its gauges are missing, and a warning says so."""
-    journal = SqliteJournal(tmp_path / "pay.db")
-    read, failed = asyncio.Event(), asyncio.Event()
-    journal.backlog = _notifying(journal.backlog, read, failed)  # type: ignore[method-assign] # it also tells the test
+    """If a reading raises anything, a warning says so, and the gauges are missing until the next reading."""
+    journal, shown = Scripted(tmp_path / "pay.db"), list[bool]()
+    async with SqliteJournal(tmp_path / "pay.db") as store:
+        found = await store.backlog()
+    journal.readings.put_nowait(found)
     async with seen.telemetry.watch(journal=journal, interval=0.001):
-        read.clear()
-        await asyncio.wait_for(read.wait(), 10)
-        await journal.aclose()
-        await asyncio.wait_for(failed.wait(), 10)
-        await asyncio.sleep(0)
+        for reading in (LookupError(), found, StorageError("no"), found):
+            await journal.waits.wait()
+            journal.waits.clear()
+            journal.readings.put_nowait(reading)
+            await asyncio.wait_for(journal.waits.wait(), 10)
+            shown.append(bool(seen.points("payasync.journal.intents")))
 
-        assert {} == seen.points("payasync.journal.intents")
-    assert "the journal cannot be watched: StorageError" in {record.getMessage() for record in caplog.records}
-
-
-def _notifying(
-    backlog: Callable[[], Awaitable[Backlog]], read: asyncio.Event, failed: asyncio.Event
-) -> Callable[[], Coroutine[Any, Any, Backlog]]:
-    async def notifying() -> Backlog:
-        try:
-            found = await backlog()
-        except PayasyncError:
-            failed.set()
-            raise
-        read.set()
-        return found
-
-    return notifying
+    assert [False, True, False, True] == shown
+    assert [f"the journal cannot be watched: {name}" for name in ("LookupError", "StorageError")] == [
+        record.getMessage() for record in caplog.records
+    ]
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,9 @@ def refund(number: str) -> CreateRefund:
 
 
 @pytest.fixture
-async def sandbox() -> AsyncGenerator[Sandbox]:
-    """A service with a paid order."""
-    async with Sandbox(clock="frozen", refunds="by hand") as sandbox:
+async def sandbox(request: pytest.FixtureRequest) -> AsyncGenerator[Sandbox]:
+    """A service with a paid order. A parameter says how its refunds end."""
+    async with Sandbox(clock="frozen", refunds=getattr(request, "param", "by hand")) as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1", total_amt=45_000)
         yield sandbox
 
@@ -177,21 +177,6 @@ async def test_delivered_twice_is_sent_once(shop: Shop, sandbox: Sandbox) -> Non
     assert 1 == len(sandbox.ledger.calls("refunds.create"))
 
 
-async def test_unknown_is_asked_about_and_not_repeated(shop: Shop, sandbox: Sandbox) -> None:
-    """After a lost response the task has succeeded. The next reconciliation queries the write."""
-    sandbox.faults.reset_after_commit("refunds.create")
-    sandbox.faults.reset_before("refunds.status", times=None)
-    await shop.tasks.add(refund("R1"))
-    await shop.work()
-    before = await shop.results()
-    sandbox.faults.clear()
-    await shop.reconcile()
-
-    assert ([("R1", "unknown")], ["succeeded 1"]) == before
-    assert [("R1", "accepted")] == await shop.states()
-    assert 1 == len(sandbox.ledger.calls("refunds.create"))
-
-
 async def test_what_was_not_done_is_told(shop: Shop, sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
     """`on_result` gets each result, even one that comes days later. If it raises, the reconciliation goes on."""
     heard: list[Result] = []
@@ -221,51 +206,35 @@ def tomorrow() -> float:
     return time.time() + 86_400
 
 
-@frozen
-class Case:
-    """A way in which a task ends a write, and what `on_result` gets.
-
-    Attributes:
-        refunds: What the service does with refunds.
-        total: The order's total, as the merchant has it.
-        heard: The end, the state, and whether it was rejected.
-    """
-
-    refunds: Any
-    heard: tuple[str, str, bool]
-    total: int = 45_000
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("sandbox", "total", "state"),
     [
-        Case("by hand", ("resolved", "accepted", False)),
-        Case("succeed", ("resolved", "succeeded", False)),
-        Case("fail", ("resolved", "rejected", True)),
-        Case("succeed", ("resolved", "rejected", True), total=44_000),
+        ("by hand", 45_000, "accepted"),
+        ("succeed", 45_000, "succeeded"),
+        ("fail", 45_000, "rejected"),
+        ("succeed", 44_000, "rejected"),
     ],
-    ids=["accepted", "succeeded", "declined", "refused"],
+    indirect=["sandbox"],
 )
-async def test_end_of_a_task_is_told(postgres_dsn: str, case: Case) -> None:
-    """`on_result` gets the end of a write once, from the task that sent it. A second task sends and tells nothing."""
+async def test_on_result_gets_the_end_of_a_task(shop: Shop, sandbox: Sandbox, total: int, state: str) -> None:
+    """`on_result` gets the end of a write once, from the task that sent it. A second task sends and reports nothing."""
     heard: list[Result] = []
-    async with Sandbox(clock="frozen", refunds=case.refunds) as sandbox:
-        await sandbox.given.paid_order(out_trade_no="T1", total_amt=45_000)
-        async with opened(postgres_dsn, sandbox) as shop:
-            other = shop.having(PaymentTasks(shop.pay, shop.journal, on_result=heard.append, cron=YEARLY))
-            for _ in range(2):
-                await other.tasks.add(evolve(refund("R1"), total_amt=case.total))
-            await shop.work()
-            (intent,) = await shop.journal.list()
-        sent = sandbox.ledger.calls("refunds.create")
+    other = shop.having(PaymentTasks(shop.pay, shop.journal, on_result=heard.append, cron=YEARLY))
+    for _ in range(2):
+        await other.tasks.add(evolve(refund("R1"), total_amt=total))
+    await shop.work()
+    (intent,) = await shop.journal.list()
 
-    assert [case.heard] == [(each.end, each.state, each.rejected) for each in heard]
+    assert [("resolved", state, state == "rejected")] == [(each.end, each.state, each.rejected) for each in heard]
     assert [intent.reason] == [each.reason for each in heard]
-    assert 1 == len(sent)
+    assert 1 == len(sandbox.ledger.calls("refunds.create"))
 
 
-async def test_end_after_a_doubt_is_told_by_the_reconciliation(shop: Shop, sandbox: Sandbox) -> None:
-    """A task tells nothing of a write in doubt, and the reconciliation tells its end."""
+async def test_lost_response_is_resolved_by_the_reconciliation(shop: Shop, sandbox: Sandbox) -> None:
+    """A task whose response was lost succeeds and reports nothing. The next reconciliation asks, and reports the end.
+
+    The write is not sent again.
+    """
     heard: list[Result] = []
     sandbox.faults.reset_after_commit("refunds.create")
     sandbox.faults.reset_before("refunds.status", times=None)
@@ -273,13 +242,15 @@ async def test_end_after_a_doubt_is_told_by_the_reconciliation(shop: Shop, sandb
     for number in ("R1", "R2"):
         await other.tasks.add(refund(number))
     await shop.work()
-    by_tasks = list(heard)
+    before, by_tasks = await shop.results(), list(heard)
     sandbox.faults.clear()
     await other.reconcile()
 
+    assert ([("R1", "unknown"), ("R2", "accepted")], ["succeeded 1"] * 2) == before
     assert ["R2"] == [each.intent.reference for each in by_tasks]
     ends = [(each.intent.reference, each.state) for each in heard if each.end != "waiting"]
     assert [("R2", "accepted"), ("R1", "accepted")] == ends
+    assert 2 == len(sandbox.ledger.calls("refunds.create"))
 
 
 @pytest.mark.parametrize("wrong", [1, asyncio.sleep])
@@ -287,17 +258,6 @@ async def test_on_result_is_a_plain_function(shop: Shop, wrong: Any) -> None:
     """`on_result` must be a plain function, because nobody awaits a coroutine."""
     with pytest.raises(ConfigurationError, match="on_result must be a plain function"):
         PaymentTasks(shop.pay, shop.journal, on_result=wrong)
-
-
-async def test_what_did_not_leave_is_tried_again(shop: Shop, sandbox: Sandbox) -> None:
-    """If nothing was sent, the queue runs the task again later."""
-    sandbox.faults.refuse()
-    await shop.tasks.add(refund("R1"))
-    await shop.work()
-    (job,) = await shop.app.job_manager.list_jobs_async()
-
-    assert ([("R1", "new")], ["todo 1"]) == await shop.results()
-    assert job.scheduled_at is not None
 
 
 async def test_what_repeating_cannot_mend_is_not_repeated(shop: Shop, sandbox: Sandbox) -> None:
@@ -322,9 +282,9 @@ def an_error(kind: type[PayasyncError], **facts: Any) -> PayasyncError:
     return error
 
 
-@pytest.mark.parametrize(
-    ("error", "attempts", "expected"),
-    [
+def test_pause() -> None:
+    """Pauses grow, last as long as the service asks for. Other errors are not retried."""
+    cases: list[tuple[Exception, int, float | None]] = [
         (an_error(NotSentError), 0, 4.0),
         (an_error(StorageError), 1, 16.0),
         (an_error(AuthenticationError), 7, 900.0),
@@ -336,18 +296,18 @@ def an_error(kind: type[PayasyncError], **facts: Any) -> PayasyncError:
         (an_error(ServiceError), 0, None),
         (an_error(InvalidArgumentError), 0, None),
         (ValueError("no"), 0, None),
-    ],
-)
-def test_pause(error: Exception, attempts: int, expected: float | None) -> None:
-    """Pauses grow, last as long as the service asks for. Other errors are not retried."""
-    assert expected == pause(error, attempts)
+    ]
+    for error, attempts, expected in cases:
+        assert expected == pause(error, attempts), (error, attempts)
 
 
-async def test_what_the_queue_has_given_up_is_enqueued_again(shop: Shop, sandbox: Sandbox) -> None:
-    """Half an hour after a task has failed, a write that was not sent is enqueued again."""
+async def test_what_was_not_sent_is_tried_again(shop: Shop, sandbox: Sandbox) -> None:
+    """If nothing was sent, the queue runs the task later. Half an hour after it gave up, the write is enqueued."""
     fault = sandbox.faults.refuse()
     await shop.tasks.add(refund("R1"))
     await shop.work()
+    (job,) = await shop.app.job_manager.list_jobs_async()
+    first = await shop.results()
     fault.disarm()
     await shop.execute("UPDATE procrastinate_jobs SET status = 'failed'")
     await shop.wait(minutes=29)
@@ -357,100 +317,77 @@ async def test_what_the_queue_has_given_up_is_enqueued_again(shop: Shop, sandbox
     await shop.reconcile()
     await shop.work()
 
+    assert ([("R1", "new")], ["todo 1"]) == first
+    assert job.scheduled_at is not None
     assert ["failed 1"] == young
     assert ([("R1", "accepted")], ["failed 1", "succeeded 1"]) == await shop.results()
 
 
-@pytest.fixture
-async def declining(postgres_dsn: str) -> AsyncGenerator[tuple[Shop, Sandbox]]:
-    """A merchant whose service accepts and declines each refund in one response."""
-    async with Sandbox(clock="frozen", refunds="fail") as sandbox:
-        await sandbox.given.paid_order(out_trade_no="T1", total_amt=45_000)
-        async with opened(postgres_dsn, sandbox) as shop:
-            yield shop, sandbox
-
-
 @pytest.mark.parametrize("lost", [False, True])
-async def test_what_is_declined_at_once_fails(
-    declining: tuple[Shop, Sandbox], caplog: pytest.LogCaptureFixture, *, lost: bool
+@pytest.mark.parametrize("sandbox", ["fail"], indirect=True)
+async def test_declined_write_fails(
+    shop: Shop, sandbox: Sandbox, caplog: pytest.LogCaptureFixture, *, lost: bool
 ) -> None:
     """The task of a declined write fails with the reason, also if the response is lost. It is not sent again."""
-    shop, sandbox = declining
     if lost:
         sandbox.faults.reset_after_commit("refunds.create")
-    await shop.tasks.add(refund("R1"))
-    await shop.work()
-    first = await shop.jobs()
-    await shop.tasks.add(refund("R2"))
-    await shop.tasks.add(refund("R2"))
-    await shop.work()
+    for numbers in (("R1",), ("R2", "R2")):
+        for number in numbers:
+            await shop.tasks.add(refund(number))
+        await shop.work()
     errors = [str(each.exc_info[1]) for each in caplog.records if each.exc_info]
 
-    assert ["failed 1"] == first
     assert ([("R1", "rejected"), ("R2", "rejected")], ["failed 1"] * 3) == await shop.results()
     words = "it was not done: the refund's state is failed"
     assert [f"refunds.create {number}: {words}" for number in ("R1", "R2", "R2")] == errors
     assert 2 == len(sandbox.ledger.calls("refunds.create"))
 
 
-async def test_what_is_declined_as_the_journal_fails_is_not_sent_again(
-    declining: tuple[Shop, Sandbox], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If the journal fails after a refund was declined, the task is retried. It tells the end, and sends nothing."""
-    shop, sandbox = declining
-    heard: list[Result] = []
-    shop = shop.having(PaymentTasks(shop.pay, shop.journal, on_result=heard.append, cron=YEARLY))
-    get = shop.journal.get
+class Failing(PostgresJournal):
+    """A journal that fails at each reading of a rejected write, as long as `fails` is true."""
 
-    async def failing(intent_id: int) -> Intent | None:
-        kept = await get(intent_id)
-        if kept and kept.state == "rejected":
+    fails = True
+
+    async def get(self, intent_id: int) -> Intent | None:
+        """Return an intent, or raise."""
+        found = await super().get(intent_id)
+        if self.fails and found and found.state == "rejected":
             raise StorageError("the server is away")
-        return kept
+        return found
 
-    await shop.tasks.add(refund("R1"))
-    with monkeypatch.context() as patch:
-        patch.setattr(shop.journal, "get", failing)
+
+@pytest.mark.parametrize("sandbox", ["fail"], indirect=True)
+async def test_declined_write_of_a_failing_journal_is_not_sent_again(shop: Shop, sandbox: Sandbox) -> None:
+    """If the journal fails after a refund was declined, the task is retried. It reports the end, and sends nothing."""
+    heard: list[Result] = []
+    async with Failing(shop.dsn) as journal:
+        other = shop.having(PaymentTasks(shop.pay, journal, on_result=heard.append, cron=YEARLY))
+        await other.tasks.add(refund("R1"))
         await shop.work()
-    waiting, before = await shop.jobs(), list(heard)
-    await shop.execute("UPDATE procrastinate_jobs SET scheduled_at = NULL")
-    await shop.work()
+        waiting, before, journal.fails = await shop.jobs(), list(heard), False
+        await shop.execute("UPDATE procrastinate_jobs SET scheduled_at = NULL")
+        await shop.work()
 
     assert (["todo 1"], []) == (waiting, before)
     assert (["failed 2"], [True]) == (await shop.jobs(), [each.rejected for each in heard])
     assert 1 == len(sandbox.ledger.calls("refunds.create"))
 
 
-async def test_task_says_what_its_own_answer_says(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_task_ends_as_its_own_response_says(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a notification declines an accepted write before its task ends, the task succeeds."""
     execute = Session.execute
 
     async def overtaken(self: Session, intent_id: int) -> Any:
-        answer = await execute(self, intent_id)
+        response = await execute(self, intent_id)
         await shop.journal.told("refunds.create", "R1", "failed", {}, merchant=shop.pay.merchant_id)
-        return answer
+        return response
 
+    # Only a patch comes between the end of the write and the end of its task.
     monkeypatch.setattr(Session, "execute", overtaken)
     await shop.tasks.add(refund("R1"))
     await shop.work()
 
     assert ([("R1", "rejected")], ["succeeded 1"]) == await shop.results()
-
-
-async def test_forgotten_is_enqueued(shop: Shop) -> None:
-    """A write that is stored and not queued is enqueued once by the reconciliation, and sent."""
-    await shop.journal.add(refund("R1"), merchant=shop.pay.merchant_id)
-    await shop.journal.add(refund("R2"), merchant="another")
-    await shop.reconcile()
-    young = await shop.jobs()
-    await shop.wait(minutes=2)
-    await shop.reconcile()
-    await shop.reconcile()
-    enqueued = await shop.jobs()
-    await shop.work()
-
-    assert ([], ["todo 0"]) == (young, enqueued)
-    assert [("R1", "accepted"), ("R2", "new")] == await shop.states()
 
 
 async def test_what_the_service_does_not_take_is_not_added(shop: Shop, sandbox: Sandbox) -> None:
@@ -491,19 +428,24 @@ async def test_what_cannot_be_sent_is_left_to_a_person(
     assert ["todo 0"] * 2 == await shop.jobs()
 
 
-async def test_rejected_that_is_kept_again_is_enqueued(shop: Shop, sandbox: Sandbox) -> None:
-    """A rejected write that is added again is enqueued."""
+async def test_forgotten_write_is_enqueued(shop: Shop, sandbox: Sandbox) -> None:
+    """A write that is stored, or stored again after its refusal, is enqueued once by the reconciliation, and sent."""
     sandbox.faults.rate_limited("refunds.create")
     with pytest.raises(RateLimitedError):
         await shop.pay.with_options(journal=shop.journal).send(refund("R1"))
     refused = await shop.states()
-    await shop.journal.add(refund("R1"), merchant=shop.pay.merchant_id)
-    await shop.wait(minutes=31)
-    await shop.reconcile()
+    for number, merchant in (("R1", shop.pay.merchant_id), ("R2", shop.pay.merchant_id), ("R3", "another")):
+        await shop.journal.add(refund(number), merchant=merchant)
+    enqueued = list[list[str]]()
+    for minutes in (0, 2, 0, 29):
+        await shop.wait(minutes=minutes)
+        await shop.reconcile()
+        enqueued.append(await shop.jobs())
     await shop.work()
 
     assert [("R1", "rejected")] == refused
-    assert [("R1", "accepted")] == await shop.states()
+    assert [[], ["todo 0"], ["todo 0"], ["todo 0"] * 2] == enqueued
+    assert [("R1", "accepted"), ("R2", "accepted"), ("R3", "new")] == await shop.states()
 
 
 async def test_each_merchant_is_reconciled(shop: Shop, sandbox: Sandbox) -> None:

@@ -11,7 +11,8 @@ import pytest
 from payasync import Profile
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.store import Store
-from tests.sandbox.foreign import Foreign, Receiver
+from tests.sandbox.admin import Operator
+from tests.sandbox.foreign import NOON, Foreign, Receiver
 from tests.sandbox.world import World
 from tests.scrambled import scrambled
 
@@ -89,3 +90,16 @@ async def slow_world(profile: Profile, receiver: Receiver, http: aiohttp.ClientS
     """A sandbox of a profile, and its clients; the test settles each refund itself."""
     async with opened(profile, receiver, http, refunds="by hand") as made:
         yield made
+
+
+@pytest.fixture
+def operator(sandbox: Sandbox, http: aiohttp.ClientSession) -> Operator:
+    """An operator who knows the admin token of the sandbox."""
+    return Operator(sandbox, http)
+
+
+@pytest.fixture
+async def frozen(receiver: Receiver) -> AsyncIterator[Sandbox]:
+    """A sandbox whose webhook address is the receiver's, and whose time stands at noon of 31 January 2027."""
+    async with Sandbox(clock=NOON, webhook_url=receiver.url) as running:
+        yield running

@@ -8,6 +8,7 @@ import itertools
 import json
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 import aiohttp
@@ -16,6 +17,7 @@ from attrs import field, frozen
 
 from payasync import Credentials
 
+NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 PLACE: Final = "/payment/unifiedorder"
 QUERY: Final = "/payment/orderquery"
 CLOSE: Final = "/payment/closeorder"

@@ -33,7 +33,7 @@ from payasync.sandbox.threaded import ThreadedSandbox
 from payasync.strict_json import at
 from payasync.wire.encode import encode
 from tests.sandbox.foreign import Receiver
-from tests.sandbox.world import SAMPLES, Told, World
+from tests.sandbox.world import SAMPLES, Reading, World
 
 CREATE: Final = "subscriptions.create"
 CHECKS: Final[list[Any]] = [
@@ -59,7 +59,7 @@ def operation_of(described: Any, name: str) -> Any:
     return next(each for each in told if each["operationId"] == name)
 
 
-def differences(described: Any, name: str, told: Told) -> list[str]:
+def differences(described: Any, name: str, told: Reading) -> list[str]:
     """Return how a response differs from the document."""
     responses = operation_of(described, name)["responses"]
     response = responses.get(str(told.status), responses["default"])
@@ -69,12 +69,12 @@ def differences(described: Any, name: str, told: Told) -> list[str]:
     return [*wrong, *(f"{header} is missing" for header in headers if header not in told.headers)]
 
 
-async def answers(world: World) -> list[tuple[str, Told]]:
+async def answers(world: World) -> list[tuple[str, Reading]]:
     """Return responses of many kinds, each with its operation's name."""
-    told = list[tuple[str, Told]]()
+    told = list[tuple[str, Reading]]()
     numbers: dict[str, Any] = {}
     for name in ("refunds.status", "orders.place", "orders.query", "refunds.create", "payments.create", CREATE):
-        answer = await world.tell(SAMPLES[name])
+        answer = await world.reach(SAMPLES[name])
         numbers[name] = answer.data
         told.append((name, answer))
     await world.sandbox.customer.authorize("T1")
@@ -84,17 +84,17 @@ async def answers(world: World) -> list[tuple[str, Told]]:
     for name, sample in SAMPLES.items():
         known = name.startswith("subscriptions.") and name != CREATE
         request: Any = evolve(cast("Any", sample), subscription_id=subscription) if known else sample
-        told += [(name, await world.tell(request)) for _ in range(2)]
-        told.append((name, await world.tell(request, headers={"Authorization": "Bearer wrong"})))
-        told.append((name, await world.tell(request, fields={**world.fields(request), SIGN: "wrong"})))
+        told += [(name, await world.reach(request)) for _ in range(2)]
+        told.append((name, await world.reach(request, headers={"Authorization": "Bearer wrong"})))
+        told.append((name, await world.reach(request, fields={**world.fields(request), SIGN: "wrong"})))
         if request.operation.has_body:
-            told.append((name, await world.tell(request, body=b"{")))
-            told.append((name, await world.tell(request, body=b"{}")))
-            told.append((name, await world.tell(request, headers={"Content-Type": "text/plain"})))
-            told.append((name, await world.tell(request, body=b" " * 70_000)))
+            told.append((name, await world.reach(request, body=b"{")))
+            told.append((name, await world.reach(request, body=b"{}")))
+            told.append((name, await world.reach(request, headers={"Content-Type": "text/plain"})))
+            told.append((name, await world.reach(request, body=b" " * 70_000)))
     for kind in ("server_error", "rate_limited"):
         world.sandbox.faults.arm(kind)
-        told.append(("orders.query", await world.tell(SAMPLES["orders.query"])))
+        told.append(("orders.query", await world.reach(SAMPLES["orders.query"])))
     return told
 
 
@@ -248,8 +248,8 @@ async def test_request_is_as_documented(world: World, name: str) -> None:
         return
     schema = told["requestBody"]["content"]["application/json"]["schema"]
     optional = [each for each in carried if each not in schema["required"]]
-    taken = [await world.tell(request, fields=world.fields(request, **{each: None})) for each in optional]
-    missed = [await world.tell(request, fields=world.fields(request, **{each: None})) for each in schema["required"]]
+    taken = [await world.reach(request, fields=world.fields(request, **{each: None})) for each in optional]
+    missed = [await world.reach(request, fields=world.fields(request, **{each: None})) for each in schema["required"]]
 
     assert jsonschema_rs.Draft202012Validator(schema).is_valid(carried)
     assert schema["required"] == [each.field for each in missed]

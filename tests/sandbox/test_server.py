@@ -7,7 +7,6 @@ import socket
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from itertools import product
 from typing import Any, Final
 
 import aiohttp
@@ -85,44 +84,34 @@ async def test_earlier_timer_does_not_reopen(server: SlowServer) -> None:
     assert ["one", "two"] == server.reopened_by
 
 
-@pytest.mark.parametrize("count", range(5))
-async def test_connection_that_was_just_accepted_is_closed(server: SlowServer, count: int) -> None:
+async def test_connection_that_was_just_accepted_is_closed(server: SlowServer) -> None:
     """If the server stops listening, every connection ends, even one that is just being accepted."""
-    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as client:
-        client.settimeout(0)
-        await turns(count)
-        server.stop_listening(None, by="test")
-        with suppress(ConnectionResetError):
-            async with asyncio.timeout(10):
-                assert b"" == await asyncio.get_running_loop().sock_recv(client, 1)
+    for count in range(5):
+        with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as client:
+            client.settimeout(0)
+            await turns(count)
+            server.stop_listening(None, by="test")
+            with suppress(ConnectionResetError):
+                async with asyncio.timeout(10):
+                    assert b"" == await asyncio.get_running_loop().sock_recv(client, 1)
+        server.reopen("test")
 
 
-@pytest.mark.parametrize(
-    ("host", "address"),
-    [("127.0.0.1", "127.0.0.1"), ("127.8.9.1", "127.8.9.1"), ("localhost", "127.0.0.1"), ("::1", "::1")],
-)
-def test_loopback_addresses_are_accepted(host: str, address: str) -> None:
-    """Loopback addresses are accepted; `localhost` is 127.0.0.1, whatever a resolver says."""
-    assert address == loopback_address(host)
+def test_sandbox_listens_on_loopback_only() -> None:
+    """`localhost` is 127.0.0.1. Hosts that others could reach, other spellings and invalid ports are refused."""
+    expected = {"127.0.0.1": "127.0.0.1", "127.8.9.1": "127.8.9.1", "localhost": "127.0.0.1", "::1": "::1"}
+    assert expected == {host: loopback_address(host) for host in expected}
+    others = ("0.0.0.0", "::", "", "192.168.1.1", "example.com", "LOCALHOST", "::ffff:127.0.0.1", "::1%lo")  # noqa: S104 - it must be refused
+    wrong: list[Any] = [*others, "0:0:0:0:0:0:0:1", "127.1", "[::1]", "127.0.0.1 ", None, 2130706433]
+    for host in wrong:
+        with pytest.raises(ConfigurationError, match="host must be this machine alone") as refused:
+            loopback_address(host)
 
-
-HOSTS: Final = ("0.0.0.0", "::", "", "192.168.1.1", "example.com", "LOCALHOST", "::ffff:127.0.0.1", "::1%lo")  # noqa: S104 - it must be refused
-
-
-@pytest.mark.parametrize("host", [*HOSTS, "0:0:0:0:0:0:0:1", "127.1", "[::1]", "127.0.0.1 ", None, 2130706433])
-def test_other_hosts_are_refused(host: object) -> None:
-    """Any other host is refused: an address that others could reach, or an unusual spelling of loopback."""
-    with pytest.raises(ConfigurationError, match="host must be this machine alone") as refused:
-        loopback_address(host)  # type: ignore[arg-type]
-
-    assert repr(host) in str(refused.value)
-
-
-@pytest.mark.parametrize("port", [-1, 65536, "80", 80.0, True, None])
-def test_port_is_a_number(port: object) -> None:
-    """A port that is not an integer from 0 to 65535 is refused."""
-    with pytest.raises(ConfigurationError, match="port: cannot listen"):
-        listen("127.0.0.1", port)  # type: ignore[arg-type]
+        assert repr(host) in str(refused.value)
+    ports: list[Any] = [-1, 65536, "80", 80.0, True, None]
+    for port in ports:
+        with pytest.raises(ConfigurationError, match="port: cannot listen"):
+            listen("127.0.0.1", port)
 
 
 @pytest.mark.parametrize(("host", "url"), [("127.8.9.1", "http://127.8.9.1:"), ("::1", "http://[::1]:")])
@@ -150,11 +139,10 @@ def has_ipv6() -> bool:
     return True
 
 
-@pytest.mark.parametrize("count", range(5))
-def test_closing_leaves_no_connection_open(count: int) -> None:
+def test_closing_leaves_no_connection_open() -> None:
     """A connection that arrives in any turn of the loop before the end is closed with all others."""
 
-    async def connected_and_closed() -> socket.socket:
+    async def connected_and_closed(count: int) -> socket.socket:
         sandbox = await Sandbox().start()
         client = socket.create_connection(("127.0.0.1", int(sandbox.url.rpartition(":")[2])))
         await turns(count)
@@ -163,142 +151,100 @@ def test_closing_leaves_no_connection_open(count: int) -> None:
 
     with warnings.catch_warnings(record=True) as left:
         warnings.simplefilter("always", ResourceWarning)
-        client = asyncio.run(connected_and_closed())
-        gc.collect()
-    client.close()
+        for count in range(5):
+            client = asyncio.run(connected_and_closed(count))
+            gc.collect()
+            client.close()
 
     assert [] == [str(each.message) for each in left]
 
 
 GOOD: Final = {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD"}
-POST_JSON: Final = b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 JSON: Final = {"Content-Type": "application/json"}
 INVALID: Final = (422, "SBX_INVALID")
+UNSIGNED: Final = (401, "SBX_BAD_SIGNATURE")
 BAD: Final[dict[str, list[Any]]] = {
     "totalAmt": [0, -1, 0.0, 2**53, 10**18, 4.5, 1e300, True, "450", None, [450], {}],
     "currency": ["", "CA", "CADX", "C1D", 124, None, "CÄD"],
     "outTradeNo": ["", "a b", "a" * 65, "é", "T1\n", 1, None, "'; DROP TABLE orders; --"],
-    "notifyUrl": [
-        "",
-        "/n",
-        "ftp://shop.example/",
-        "http://",
-        "http://shop.example:99999/",
-        "http://shop.example:0/",
-        "http:/n",
-    ],
-    "returnUrl": ["data:text/html,x", "http://shop.example/\r\nSet-Cookie: a=b", "//shop.example", "http://[::1/"],
+    "notifyUrl": ["", "/n", "ftp://a.example/", "http://", "http://a:99999/", "http://a:0/", "http:/n"],
+    "returnUrl": ["data:text/html,x", "http://a/\r\nSet-Cookie: a=b", "//shop.example", "http://[::1/"],
     "subject": ["x" * 4097, 1, None],
     "sceneType": ["", "x" * 129, 1],
     "nonceStr": ["", "n" * 129, 1, None],
     "sign": ["", 1, None, "x" * 2049],
 }
+BAD_PLANS: Final[dict[str, list[Any]]] = {
+    "billingFrequency": [None, "", 0, [], {}, "2027-02-30"],
+    "amount": [None, "", 0, [], {}, "2027-02-30"],
+    "startDate": [None, "", 0, [], {}, "2027-02-30", "2027-1-1", "\u0662\u0660\u0662\u0667-01-01", "0999-12-31"],
+    "customer": [None, "", 0, [], {}, "x" * 4097],
+}
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
-async def test_invalid_fields(foreign: Foreign, sandbox: Sandbox, name: str, value: object) -> None:
-    """An invalid field is refused by its name before the signature check."""
-    answer = await foreign.send("POST", PLACE, json={**foreign.signed(GOOD), name: value})
+async def test_invalid_fields(foreign: Foreign, sandbox: Sandbox) -> None:
+    """An invalid field is refused by its name before the signature check.
 
-    assert (INVALID, name) == (answer.told, answer.document["field"])
+    A field without one text to sign is named, too, because no signature fits it, and so is any other text in `sign`.
+    """
+    unsigned = [("other", 1.5), ("other", True), ("other", []), ("other", {"a": 1}), ("totalAmt", 450.0)]
+    signatures = [("sign", "é"), ("sign", "0" * 64), ("sign", "\u0000")]
+    for name, value, refusal in (
+        *((name, value, INVALID) for name, values in BAD.items() for value in values),
+        *((name, value, UNSIGNED) for name, value in (*unsigned, *signatures)),
+    ):
+        response = await foreign.send("POST", PLACE, json={**foreign.signed(GOOD), name: value})
+        assert (refusal, name) == (response.told, response.document["field"]), value
+    for name, value in ((name, value) for name, values in BAD_PLANS.items() for value in values):
+        response = await foreign.subscribe(**{name: value})
+        assert (INVALID, name) == (response.told, response.document["field"]), value
+
     assert 0 == sandbox.ledger.orders()
+    for fields in ({"customer": "cus_1"}, {"startDate": "1000-01-01"}):
+        assert 200 == (await foreign.subscribe(**fields)).status
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("other", 1.5), ("other", True), ("other", []), ("other", {"a": 1}), ("totalAmt", 450.0)]
-)
-async def test_no_signature_is_that_of_a_field_without_one_text(
-    foreign: Foreign, sandbox: Sandbox, name: str, value: object
-) -> None:
-    """A valid field that has no single text to sign is refused by its name, as any wrong signature is."""
-    answer = await foreign.send("POST", PLACE, json={**foreign.signed(GOOD), name: value})
+async def test_integer_may_have_a_fraction_of_zero(foreign: Foreign) -> None:
+    """An amount of `19.0` is 19, as JSON Schema has it, and the response has 19."""
+    for amount in ("19.0", "1.9e1", "19"):
+        body = f'{{"amount":{amount},"currency":"CAD"}}'
+        response = await foreign.send("POST", "/v1/payments", data=body, headers={**foreign.bearer, **JSON})
 
-    assert ((401, "SBX_BAD_SIGNATURE"), name) == (answer.told, answer.document["field"])
-    assert 0 == sandbox.ledger.orders()
+        assert (200, "19") == (response.status, json.dumps(response.document["amount"]))
 
 
-@pytest.mark.parametrize("amount", ["19.0", "1.9e1", "19"])
-async def test_an_integer_may_have_a_fraction_of_zero(foreign: Foreign, amount: str) -> None:
-    """An amount of `19.0` is 19, as JSON Schema has it, and is responded as 19."""
-    headers = {**foreign.bearer, **JSON}
-    body = f'{{"amount":{amount},"currency":"CAD"}}'
-    answer = await foreign.send("POST", "/v1/payments", data=body, headers=headers)
-
-    assert (200, "19") == (answer.status, json.dumps(answer.document["amount"]))
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "HTTPS://Shop.example",
-        "http://shop.example:080?a#b",
-        "http://shop.example:/",
-        "https://me:secret@[::1]:8000/n",
-        "https://müller.example/ä?ö#ü",
-        "https://\u1e9e\u2100\u0301.example/",
-        "http://[::::]/",
-        f"http://{'a' * 70}.example/",
-    ],
-)
-async def test_urls_in_any_language(foreign: Foreign, sandbox: Sandbox, url: str) -> None:
+async def test_urls_in_any_language(foreign: Foreign, sandbox: Sandbox) -> None:
     """A URL may be in any language. Even one that leads nowhere is accepted: page and notifications go on."""
-    placed = await foreign.place("T1", notifyUrl=url, returnUrl=url)
-    page = placed.document["redirectUrl"].removeprefix(sandbox.url)
-    shown = await foreign.send("GET", page)
-    back = await foreign.send("POST", page, data={"decision": "authorize"})
+    urls = ["HTTPS://Shop.example", "http://shop.example:080?a#b", "http://shop.example:/", "http://[::::]/"]
+    urls += ["https://me:secret@[::1]:8000/n", "https://müller.example/ä?ö#ü", "https://\u1e9e\u2100\u0301.example/"]
+    for number, url in enumerate([*urls, f"http://{'a' * 70}.example/"]):
+        placed = await foreign.place(f"T{number}", notifyUrl=url, returnUrl=url)
+        page = placed.document["redirectUrl"].removeprefix(sandbox.url)
+        shown = await foreign.send("GET", page)
+        back = await foreign.send("POST", page, data={"decision": "authorize"})
+
+        assert ("SBX_PENDING", 200, 303) == (placed.document["status"], shown.status, back.status), url
+        assert back.headers["Location"].isascii()
     await sandbox.clock.advance(days=3)
 
-    assert ("SBX_PENDING", 200, 303) == (placed.document["status"], shown.status, back.status)
-    assert back.headers["Location"].isascii()
     assert {None} == {each.status for each in sandbox.ledger.deliveries()}
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *product(["billingFrequency", "amount", "startDate", "customer"], [None, "", 0, [], {}]),
-        *product(["billingFrequency", "amount", "startDate"], ["2027-02-30"]),
-        ("customer", "x" * 4097),
-    ],
-)
-async def test_invalid_subscriptions(foreign: Foreign, name: str, value: object) -> None:
-    """An invalid field of a subscription is refused by its name."""
-    answer = await foreign.subscribe(**{name: value})
+async def test_bodies_that_are_no_object(foreign: Foreign) -> None:
+    """A body is refused that is not `application/json`, no object, or that two readers could read differently.
 
-    assert (INVALID, name) == (answer.told, answer.document["field"])
-
-
-async def test_customer_may_be_a_text(foreign: Foreign) -> None:
-    """A service may know its customers by a text, so a subscription takes one."""
-    assert 200 == (await foreign.subscribe(customer="cus_1")).status
-
-
-@pytest.mark.parametrize(
-    ("value", "status"),
-    [("1000-01-01", 200), ("2027-1-1", 422), ("\u0662\u0660\u0662\u0667-01-01", 422), ("0999-12-31", 422)],
-)
-async def test_dates(foreign: Foreign, value: str, status: int) -> None:
-    """A date is accepted only as the format itself writes it, from the year 1000 on."""
-    assert status == (await foreign.subscribe(startDate=value)).status
-
-
-@pytest.mark.parametrize("sign", ["é", "0" * 64, "\u0000"])
-async def test_texts_that_are_no_signature(foreign: Foreign, sign: str) -> None:
-    """Any text in `sign` other than the signature is refused."""
-    answer = await foreign.send("POST", PLACE, json={**foreign.signed(GOOD), "sign": sign})
-
-    assert (401, "SBX_BAD_SIGNATURE") == answer.told
-
-
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"[]", b"\xff", b'{"a":1,"a":1}', b'{"a":NaN}', b'{"a":"\\ud800"}', b'{"a":' + b"[" * 32 + b"]" * 32 + b"}"],
-)
-async def test_bodies_that_are_no_object(foreign: Foreign, body: bytes) -> None:
-    """A body that is not a JSON object, or that two readers could read differently, is refused."""
-    answer = await foreign.send("POST", PLACE, data=body, headers=JSON)
-
-    assert (400, "SBX_INVALID") == answer.told
+    A compressed body is refused, too (docs/reference/service.md#overview).
+    """
+    deep = b'{"a":' + b"[" * 32 + b"]" * 32 + b"}"
+    for body in (b"", b"[]", b"\xff", b'{"a":1,"a":1}', b'{"a":NaN}', b'{"a":"\\ud800"}', deep):
+        assert (400, "SBX_INVALID") == (await foreign.send("POST", PLACE, data=body, headers=JSON)).told
+    good = json.dumps(foreign.signed(GOOD)).encode()
+    types: list[dict[str, str]] = [
+        *({"Content-Type": each} for each in ("text/plain", "application/json; charset=utf-16", "json")),
+        {**JSON, "Content-Encoding": "gzip"},
+    ]
+    for headers in types:
+        assert (415, "SBX_INVALID") == (await foreign.send("POST", PLACE, data=good, headers=headers)).told
 
 
 async def test_depth_and_unicode_that_are_accepted(foreign: Foreign) -> None:
@@ -309,22 +255,6 @@ async def test_depth_and_unicode_that_are_accepted(foreign: Foreign) -> None:
 
     assert "\\ud83d\\ude00" in text
     assert [422, 200] == [deep.status, signed.status]
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Content-Type": "text/plain"},
-        {"Content-Type": "application/json; charset=utf-16"},
-        {"Content-Type": "json"},
-        {**JSON, "Content-Encoding": "gzip"},
-    ],
-)
-async def test_other_content_types(foreign: Foreign, headers: dict[str, str]) -> None:
-    """A body that is compressed, or not `application/json`, gets 415 (docs/reference/service.md#overview)."""
-    answer = await foreign.send("POST", PLACE, data=json.dumps(foreign.signed(GOOD)).encode(), headers=headers)
-
-    assert (415, "SBX_INVALID") == answer.told
 
 
 async def test_size_limit(foreign: Foreign) -> None:
@@ -343,9 +273,9 @@ async def test_size_limit(foreign: Foreign) -> None:
     assert [(200, "SBX_OK"), refused, refused] == [accepted.told, longer.told, chunked.told]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status", "allow"),
-    [
+async def test_other_paths_and_methods(foreign: Foreign) -> None:
+    """An unknown path is 404, another method 405 with the allowed ones; neither has the code for "absent"."""
+    for method, path, status, allow in (
         ("GET", PLACE, 405, "POST"),
         ("OPTIONS", "/payment/status", 405, "GET"),
         ("POST", "/payment/status", 405, "GET"),
@@ -353,58 +283,42 @@ async def test_size_limit(foreign: Foreign) -> None:
         ("POST", "/payment/unifiedorder/", 404, None),
         ("GET", "/gateway", 404, None),
         ("GET", "/%ff%00", 404, None),
-    ],
-)
-async def test_other_paths_and_methods(
-    foreign: Foreign, method: str, path: str, status: int, allow: str | None
-) -> None:
-    """An unknown path is 404, another method 405 with the allowed ones; neither has the code for "absent"."""
-    answer = await foreign.send(method, path)
+    ):
+        response = await foreign.send(method, path)
 
-    assert ((status, "SBX_INVALID"), allow) == (answer.told, answer.headers.get("Allow"))
+        assert ((status, "SBX_INVALID"), allow) == (response.told, response.headers.get("Allow")), path
 
 
-@pytest.mark.parametrize(
-    ("query", "status"),
-    [
-        ("", 422),
-        ("outTradeNo=", 422),
-        ("outTradeNo=a%20b", 422),
-        ("outTradeNo=T1&outTradeNo=T2", 400),
-        ("outTradeNo=%ff", 422),
-        ("other=T1", 422),
-        ("outTradeNo=T1", 404),
-    ],
-)
-async def test_identifiers_of_a_query(foreign: Foreign, query: str, status: int) -> None:
+async def test_identifiers_of_a_query(foreign: Foreign) -> None:
     """Endpoint 6 accepts exactly one valid identifier."""
-    answer = await foreign.send("GET", f"/payment/status?{query}", headers=foreign.bearer)
+    statuses = {"outTradeNo=T1&outTradeNo=T2": 400, "outTradeNo=T1": 404}
+    statuses |= dict.fromkeys(["", "outTradeNo=", "outTradeNo=a%20b", "outTradeNo=%ff", "other=T1"], 422)
+    for query, status in statuses.items():
+        response = await foreign.send("GET", f"/payment/status?{query}", headers=foreign.bearer)
 
-    assert status == answer.status
+        assert status == response.status, query
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        POST_JSON + b"Content-Length: -1\r\n\r\n{}",
-        POST_JSON + b"Content-Length: 99999999999\r\n\r\n",
-        POST_JSON + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
-        b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nContent-Type: \xff; charset=\xff\r\nContent-Length: 2\r\n\r\n{}",
-        b"GET /payment/status?outTradeNo=\xff HTTP/1.1\r\nHost: x\r\n\r\n",
-        POST_JSON + b'Authorization: Bearer \xff\r\nContent-Length: 31\r\n\r\n{"amount": 1, "currency":"USD"}',
-        b"GET /gateway/%ff HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /" + b"x" * (1 << 20) + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"nonsense\r\n\r\n",
-    ],
-    ids=range(9),
-)
-async def test_bytes_that_are_hardly_http(sandbox: Sandbox, caplog: pytest.LogCaptureFixture, request_: bytes) -> None:
+async def test_bytes_that_are_hardly_http(sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
     """Invalid HTTP gets a 4xx response, and no traceback is logged."""
-    host = sandbox.url.removeprefix("http://").encode()
-    answer = await raw(sandbox.url, request_.replace(b"Host: x", b"Host: " + host))
+    host = b"Host: " + sandbox.url.removeprefix("http://").encode()
+    post = b"POST /v1/payments HTTP/1.1\r\n" + host + b"\r\nContent-Type: application/json\r\n"
+    end = b" HTTP/1.1\r\n" + host + b"\r\n\r\n"
+    for request in (
+        post + b"Content-Length: -1\r\n\r\n{}",
+        post + b"Content-Length: 99999999999\r\n\r\n",
+        post + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+        post.replace(b"application/json", b"\xff; charset=\xff") + b"Content-Length: 2\r\n\r\n{}",
+        post + b'Authorization: Bearer \xff\r\nContent-Length: 31\r\n\r\n{"amount": 1, "currency":"USD"}',
+        b"GET /payment/status?outTradeNo=\xff" + end,
+        b"GET /gateway/%ff" + end,
+        b"GET /" + b"x" * (1 << 20) + end,
+        b"nonsense\r\n\r\n",
+    ):
+        status = int((await raw(sandbox.url, request)).split()[1])
 
-    assert b"4" == answer.split()[1][:1]
-    assert b"421" != answer.split()[1]
+        assert 400 <= status < 500, request[:200]
+        assert 421 != status, request[:200]
     assert [] == [record.getMessage() for record in caplog.records if record.exc_info]
 
 

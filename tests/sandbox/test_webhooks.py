@@ -42,13 +42,13 @@ async def test_each_change_is_notified_once(world: World) -> None:
     await sandbox.customer.authorize("T1")
     for _ in range(2):
         await pay.send(refund())
-        await world.tell(refund(out_refund_no="R2", total_amt=451))
+        await world.reach(refund(out_refund_no="R2", total_amt=451))
         await pay.orders.close("T2")
     for _ in range(3):
         await sandbox.customer.decline("T3")
     await sandbox.settle()
     await sandbox.clock.advance(seconds=world.profile.sandbox.order_expiry)
-    made = await world.tell(SAMPLES["subscriptions.create"])
+    made = await world.reach(SAMPLES["subscriptions.create"])
     number = at(made.data, world.profile.answer.subscription_id or "")
     await pay.subscriptions.cancel(number)
     await sandbox.settle()

@@ -58,8 +58,8 @@ SAMPLES: Final[Mapping[str, Request[Response]]] = {
 
 def order(**given: object) -> PlaceOrder:
     """Return a request for an order that any service accepts."""
-    told: dict[str, object] = {"total_amt": 450, "currency": "CAD", "subject": "Coffee", "scene_type": "JSAPI"}
-    return PlaceOrder(**{**told, **given})  # type: ignore[arg-type] # any argument
+    usual: dict[str, object] = {"total_amt": 450, "currency": "CAD", "subject": "Coffee", "scene_type": "JSAPI"}
+    return PlaceOrder(**{**usual, **given})  # type: ignore[arg-type] # any argument
 
 
 def refund(**changes: Any) -> CreateRefund:
@@ -70,7 +70,7 @@ def refund(**changes: Any) -> CreateRefund:
 
 
 @frozen
-class Told:
+class Reading:
     """A response, and its meaning in the words of a profile."""
 
     profile: Profile
@@ -88,6 +88,11 @@ class Told:
         meanings |= {why: (code,) for why, code in self.profile.sandbox.codes.items()}
         meanings |= {why: getattr(codes, name) for name, why in OTHERS.items()}
         return next(why for why, listed in meanings.items() if code in listed)
+
+    @property
+    def reason(self) -> tuple[int, str]:
+        """The status, and the meaning of the code."""
+        return self.status, self.why
 
     @property
     def data(self) -> Any:
@@ -155,14 +160,14 @@ class World:
         assert isinstance(made, str)
         return made
 
-    async def tell(
+    async def reach(
         self,
         request: Request[Response],
         *,
         fields: Mapping[str, Any] | None = None,
         headers: Mapping[str, str | None] | None = None,
         body: bytes | None = None,
-    ) -> Told:
+    ) -> Reading:
         """Send a request unchanged or altered.
 
         Args:
@@ -181,10 +186,10 @@ class World:
         data = outgoing.body if body is None else body
         return await self.ask(request.operation.method, url, headers=sent, data=data or None)
 
-    async def ask(self, method: str, url: URL | str, **options: Any) -> Told:
+    async def ask(self, method: str, url: URL | str, **options: Any) -> Reading:
         """Send any request."""
         async with self.http.request(method, url, allow_redirects=False, **options) as answer:
-            return Told(self.profile, answer.status, answer.headers.copy(), json.loads(await answer.text()))
+            return Reading(self.profile, answer.status, answer.headers.copy(), json.loads(await answer.text()))
 
     def bearer(self, operation: Operation) -> dict[str, str]:
         """Return the headers with the merchant's keys, if an operation needs them."""

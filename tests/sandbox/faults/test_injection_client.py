@@ -55,7 +55,7 @@ async def test_lost_response_is_recovered(
 async def test_failure_has_the_profiles_shape(world: World, kind: str, status: int) -> None:
     """A 5xx and a 429 have the shape of all refusals, with the profile's code for what may be retried."""
     world.sandbox.faults.arm(kind)
-    answer = await world.tell(SAMPLES["orders.query"])
+    answer = await world.reach(SAMPLES["orders.query"])
 
     assert (status, "busy") == (answer.status, answer.why)
 
