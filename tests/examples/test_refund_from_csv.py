@@ -78,16 +78,27 @@ async def test_trial(program: Program) -> None:
     assert ["refunds at the service: 3"] * 2 == re.findall("refunds at .*", printed)
 
 
-async def test_invalid_rows(program: Program) -> None:
-    """All invalid rows are reported by line, and nothing is sent, not even a valid row."""
+async def test_invalid_input(program: Program) -> None:
+    """All invalid rows are reported by line, and a target that is the source or cannot be opened. Nothing is sent."""
+    _, (script, source, results, journal) = commands()
+    file = program.folder / source
+    before = file.read_bytes()
+    same, missing = [
+        await program.run([script, source, target, journal]) for target in (f"./{source}", "missing/results.csv")
+    ]
+    unchanged = before == file.read_bytes()
     rows = ("T1,4.50,4.50,", "T2,19.99,19.9,", "T2,19.99,20,", "T3,0.29,0.29,x,y", "T1,4.50,4.50,", "T9,1.00,0.00,")
-    (program.folder / "refunds.csv").write_text("\n".join(["order,paid,refund,reason", *rows]), encoding="utf-8")
-    _, refund = commands()
+    file.write_text("\n".join(["order,paid,refund,reason", *rows]), encoding="utf-8")
+    invalid = await program.run([script, source, results, journal])
 
-    code, _, errors = await program.run(refund)
-
-    assert (2, 0) == (code, len(program.sandbox.ledger.calls()))
-    assert ["3", "4", "5", "6", "7"] == re.findall(r"refunds.csv, line (\d+): ", errors)
+    assert ([2] * 3, True, 0) == (
+        [code for code, *_ in (same, missing, invalid)],
+        unchanged,
+        len(program.sandbox.ledger.calls()),
+    )
+    assert "target must be another file than source" in same[2]
+    assert re.fullmatch("missing/results.csv cannot be written: .*. Nothing was sent.\n", missing[2])
+    assert ["3", "4", "5", "6", "7"] == re.findall(r"refunds.csv, line (\d+): ", invalid[2])
 
 
 async def test_run_again_after_an_unknown_outcome(program: Program) -> None:
@@ -109,28 +120,6 @@ async def test_run_again_after_an_unknown_outcome(program: Program) -> None:
     assert (0, "") == (second, nothing)
     assert [f"R-{order},done,succeeded" for order in ORDERS] == program.results()
     assert {order: program.sandbox.ledger.refunded(order) for order in ORDERS} == {"T1": 200, "T2": 1999, "T3": 29}
-
-
-async def test_target_in_a_missing_folder(program: Program) -> None:
-    """A target that cannot be opened is an invalid setting: nothing is sent."""
-    _, (script, source, _, journal) = commands()
-
-    code, _, errors = await program.run([script, source, "missing/results.csv", journal])
-
-    assert (2, 0) == (code, len(program.sandbox.ledger.calls()))
-    assert re.fullmatch("missing/results.csv cannot be written: .*. Nothing was sent.\n", errors)
-
-
-async def test_target_is_the_source(program: Program) -> None:
-    """Results never replace the list of refunds."""
-    _, (script, source, _, journal) = commands()
-    before = (program.folder / source).read_bytes()
-
-    code, _, errors = await program.run([script, source, f"./{source}", journal])
-
-    assert (2, 0) == (code, len(program.sandbox.ledger.calls()))
-    assert "target must be another file than source" in errors
-    assert before == (program.folder / source).read_bytes()
 
 
 async def test_results_cannot_be_written(program: Program) -> None:

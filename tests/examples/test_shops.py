@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 import pytest
@@ -19,6 +19,9 @@ from tests.cli.sandbox_process import environment
 from tests.examples.shops import NAMES, PASSWORD, Place, serving
 from tests.sandbox.chromium import browsing
 
+NUMBER: Final = "0123456789abcdef01234567"
+FORM: Final = {"product": "coffee", "number": NUMBER}
+
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
@@ -28,26 +31,65 @@ async def browser() -> AsyncIterator[Browser]:
         yield running
 
 
+class Shop:
+    """A shop, its service and a browser."""
+
+    def __init__(self, place: Place, sandbox: Sandbox, browser: Browser) -> None:
+        self.place = place
+        self.sandbox = sandbox
+        self._browser = browser
+
+    async def buy(self) -> tuple[str, Page]:
+        """Buy a coffee, up to the gateway's page, and return the order's number and the page."""
+        page = await self.show("/", "What would you like?")
+        await page.get_by_role("button", name="Buy Large coffee").click()
+        await expect(page.get_by_role("button", name="Authorize")).to_be_visible()
+        return (await page.locator("code").inner_text()).strip(), page
+
+    async def show(self, path: str, heading: str) -> Page:
+        """Load a page, and wait for its heading."""
+        page = await self._browser.new_page()
+        await page.goto(f"{self.place.url}{path}")
+        await expect(page.get_by_role("heading", name=heading)).to_be_visible()
+        return page
+
+    async def administrate(self) -> Page:
+        """Open the orders as the administrator."""
+        context = await self._browser.new_context(http_credentials={"username": "admin", "password": PASSWORD})
+        page = await context.new_page()
+        await page.goto(f"{self.place.url}/admin")
+        return page
+
+    async def sell(self) -> tuple[str, Page]:
+        """Have a customer pay a coffee, and return the order's number, and the orders that the administrator sees."""
+        number, _ = await self.buy()
+        await self.sandbox.customer.authorize(number)
+        admin = await self.administrate()
+        await row_of(admin, number, "paid")
+        return number, admin
+
+    async def reconcile(self) -> int:
+        """Run `payasync reconcile`, as operations do, and return its exit code."""
+        command = (sys.executable, "-m", "payasync", "reconcile", "--journal", self.place.folder / "pay.db")
+        process = await asyncio.create_subprocess_exec(*command, env=environment(self.sandbox), stdout=DEVNULL)
+        return await process.wait()
+
+    def sent(self, operation: str) -> int:
+        """Return how many requests the service got for an operation."""
+        return sum(operation in line for line in self.sandbox.timeline())
+
+
 @pytest.fixture(params=NAMES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Where one of the shops lives."""
     return Place.free(request.param, tmp_path)
 
 
-async def admin_page(browser: Browser, place: Place) -> Page:
-    """Open the orders as the administrator."""
-    context = await browser.new_context(http_credentials={"username": "admin", "password": PASSWORD})
-    page = await context.new_page()
-    await page.goto(f"{place.url}/admin")
-    return page
-
-
-async def buy(page: Page, place: Place, product: str) -> str:
-    """Buy a product, up to the gateway's page, and return the order's number."""
-    await page.goto(place.url)
-    await page.get_by_role("button", name=f"Buy {product}").click()
-    await expect(page.get_by_role("button", name="Authorize")).to_be_visible()
-    return (await page.locator("code").inner_text()).strip()
+@pytest.fixture
+async def shop(browser: Browser, place: Place) -> AsyncIterator[Shop]:
+    """A shop that is not started yet."""
+    async with Sandbox(clock="frozen", refunds="by hand") as sandbox:
+        yield Shop(place, sandbox, browser)
 
 
 async def row_of(page: Page, number: str, text: str) -> None:
@@ -57,223 +99,172 @@ async def row_of(page: Page, number: str, text: str) -> None:
             await page.reload()
 
 
-async def sell(browser: Browser, place: Place, sandbox: Sandbox) -> tuple[str, Page]:
-    """Have a customer pay a coffee, and return the order's number, and the orders that the administrator sees."""
-    number = await buy(await browser.new_page(), place, "Large coffee")
-    await sandbox.customer.authorize(number)
-    admin = await admin_page(browser, place)
-    await row_of(admin, number, "paid")
-    return number, admin
+async def test_customer_buys_and_is_refunded(shop: Shop) -> None:
+    """The return page asks the service, one notification of several stores the parcel, and a refund comes once.
 
-
-async def test_customer_buys_and_is_refunded(browser: Browser, place: Place) -> None:
-    """The return page asks the service, one notification of several stores the parcel, and a refund comes once."""
-    async with Sandbox() as sandbox, serving(place, sandbox, fresh=True):
+    A shop makes the journal when it starts, because `payasync reconcile` refuses a file that does not exist.
+    """
+    sandbox = shop.sandbox
+    async with serving(shop.place, sandbox, fresh=True):
+        code = await shop.reconcile()
         sandbox.faults.notifications.duplicate("payment")
-        page = await browser.new_page()
-        coffee = await buy(page, place, "Large coffee")
+        coffee, page = await shop.buy()
         await page.get_by_role("button", name="Authorize").click()
         await expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
-        returned = page.url
-        tea = await buy(page, place, "Pot of tea")
-        await sandbox.customer.authorize(tea)  # and does not return
-        admin = await admin_page(browser, place)
-        await row_of(admin, tea, "paid")
+        tea, admin = await shop.sell()  # whose customer does not return
         await sandbox.settle()
         await admin.get_by_role("button", name=f"Refund: order {coffee}").click()
+        await row_of(admin, coffee, "processing")
+        await sandbox.bank.settle_refund(f"{coffee}-R1")
         await row_of(admin, coffee, "succeeded")
         parcels = await admin.get_by_text("Parcels ordered").inner_text()
-        refunded = sandbox.ledger.refunded(coffee), sandbox.ledger.refunded(tea)
 
-    assert f"{place.url}/orders/{coffee}" == returned
-    assert "Parcels ordered: 2" == parcels
-    assert (450, 0) == refunded
-
-
-async def reconcile(place: Place, sandbox: Sandbox) -> int:
-    """Run `payasync reconcile`, as operations do, and return its exit code."""
-    command = (sys.executable, "-m", "payasync", "reconcile", "--journal", place.folder / "pay.db")
-    process = await asyncio.create_subprocess_exec(*command, env=environment(sandbox), stdout=DEVNULL)
-    return await process.wait()
-
-
-async def test_reconciler_runs_before_the_first_order(place: Place) -> None:
-    """A shop makes the journal when it starts: `payasync reconcile` refuses a file that does not exist."""
-    async with Sandbox() as sandbox, serving(place, sandbox):
-        code = await reconcile(place, sandbox)
-
-    assert 0 == code
+    assert (0, f"{shop.place.url}/orders/{coffee}", "Parcels ordered: 2") == (code, page.url, parcels)
+    assert (450, 0) == (sandbox.ledger.refunded(coffee), sandbox.ledger.refunded(tea))
 
 
 @pytest.mark.long
-async def test_unknown_order_is_checked_and_closed(browser: Browser, place: Place) -> None:
+async def test_unknown_order_is_checked_and_closed(shop: Shop) -> None:
     """If it is unknown whether an order was placed, the customer waits, and the order is sent only once."""
-    async with Sandbox() as sandbox, serving(place, sandbox):
-        sandbox.faults.reset_after_commit("orders.place")
-        outage = sandbox.faults.server_error("orders.query", times=None)
-        page = await browser.new_page()
-        await page.goto(place.url)
+    async with serving(shop.place, shop.sandbox):
+        shop.sandbox.faults.reset_after_commit("orders.place")
+        outage = shop.sandbox.faults.server_error("orders.query", times=None)
+        page = await shop.show("/", "What would you like?")
         await page.get_by_role("button", name="Buy Large coffee").click()
         await expect(page.get_by_role("heading", name="We are checking your payment")).to_be_visible()
-        number = page.url.rpartition("/")[2]
         outage.disarm()
-        code = await reconcile(place, sandbox)
+        code = await shop.reconcile()
         # The page loads itself again.
         await expect(page.get_by_role("heading", name="The order is closed")).to_be_visible()
-        state = sandbox.ledger.order_state(number)
-        sent = sum("orders.place" in line for line in sandbox.timeline())
+        state = shop.sandbox.ledger.order_state(page.url.rpartition("/")[2])
 
-    assert (0, "closed", 1) == (code, state, sent)
+    assert (0, "closed", 1) == (code, state, shop.sent("orders.place"))
 
 
 @pytest.mark.long
-async def test_unknown_refund_is_not_repeated(browser: Browser, place: Place) -> None:
+async def test_unknown_refund_is_not_repeated(shop: Shop) -> None:
     """If it is unknown whether a refund was made, the administrator asks again, and it is sent only once."""
-    async with Sandbox(clock="frozen") as sandbox, serving(place, sandbox):
-        number, admin = await sell(browser, place, sandbox)
+    sandbox = shop.sandbox
+    async with serving(shop.place, sandbox):
+        number, admin = await shop.sell()
         sandbox.faults.reset_after_commit("refunds.create")
         sandbox.faults.notifications.drop("refund")
         outage = sandbox.faults.server_error("refunds.status", times=None)
         await admin.get_by_role("button", name=f"Refund: order {number}").click()
         await row_of(admin, number, "checking")
+        await sandbox.bank.settle_refund(f"{number}-R1")
         outage.disarm()
-        code = await reconcile(place, sandbox)
+        code = await shop.reconcile()
         await admin.get_by_role("button", name=f"Ask again: order {number}").click()
         await row_of(admin, number, "succeeded")
-        sent = sum("refunds.create" in line for line in sandbox.timeline())
-        refunded = sandbox.ledger.refunded(number)
 
-    assert (0, 1, 450) == (code, sent, refunded)
+    assert (0, 1, 450) == (code, shop.sent("refunds.create"), sandbox.ledger.refunded(number))
 
 
 @pytest.mark.long
-async def test_refund_ends_by_notification(browser: Browser, place: Place) -> None:
+async def test_refund_ends_by_notification(shop: Shop) -> None:
     """A notification ends a refund that took a while. A failed one can be made again, under a new number."""
-    async with Sandbox(refunds="by hand") as sandbox, serving(place, sandbox):
-        number, admin = await sell(browser, place, sandbox)
+    async with serving(shop.place, shop.sandbox):
+        number, admin = await shop.sell()
         button = admin.get_by_role("button", name=f"Refund: order {number}")
-        await button.click()
-        await row_of(admin, number, "processing")
-        await sandbox.bank.settle_refund(f"{number}-R1", "failed")
-        await row_of(admin, number, "failed")
-        await button.click()
-        await row_of(admin, number, "processing")
-        await sandbox.bank.settle_refund(f"{number}-R2")
-        await row_of(admin, number, "succeeded")
+        ends: list[tuple[str, Any]] = [("R1", "failed"), ("R2", "succeeded")]
+        for refund, state in ends:
+            await button.click()
+            await row_of(admin, number, "processing")
+            await shop.sandbox.bank.settle_refund(f"{number}-{refund}", state)
+            await row_of(admin, number, state)
         buttons = await button.count()
-        refunded = sandbox.ledger.refunded(number)
 
-    assert (0, 450) == (buttons, refunded)
+    assert (0, 450) == (buttons, shop.sandbox.ledger.refunded(number))
 
 
 @pytest.mark.long
-async def test_killed_shop_loses_no_payment(browser: Browser, place: Place) -> None:
+async def test_killed_shop_loses_no_payment(shop: Shop) -> None:
     """A payment that comes while the shop is dead is stored as it starts; its late notification changes nothing."""
-    async with Sandbox(clock="frozen") as sandbox:
-        async with serving(place, sandbox) as process:
-            number = await buy(await browser.new_page(), place, "Large coffee")
-            process.kill()
-        await sandbox.customer.authorize(number)
-        await sandbox.settle()
-        async with serving(place, sandbox):
-            admin = await admin_page(browser, place)
-            await row_of(admin, number, "paid")
-            await sandbox.clock.advance(hours=1)
-            await sandbox.settle()
-            await admin.reload()
-            parcels = await admin.get_by_text("Parcels ordered").inner_text()
-        delivered = [each.state for each in sandbox.ledger.notifications()]
+    async with serving(shop.place, shop.sandbox) as process:
+        number, _ = await shop.buy()
+        process.kill()
+    await shop.sandbox.customer.authorize(number)
+    await shop.sandbox.settle()
+    async with serving(shop.place, shop.sandbox):
+        admin = await shop.administrate()
+        await row_of(admin, number, "paid")
+        await shop.sandbox.clock.advance(hours=1)
+        await admin.reload()
+        parcels = await admin.get_by_text("Parcels ordered").inner_text()
+    delivered = [each.state for each in shop.sandbox.ledger.notifications()]
 
     assert ("Parcels ordered: 1", ["delivered"]) == (parcels, delivered)
 
 
 @pytest.mark.long
-async def test_shop_killed_while_it_places_sends_nothing_again(browser: Browser, place: Place) -> None:
+async def test_shop_killed_while_it_places_sends_nothing_again(shop: Shop) -> None:
     """If a shop dies before it gets the response, the next one checks the order, and closes it: it has no address."""
-    number = "0123456789abcdef01234567"
-    async with Sandbox() as sandbox, aiohttp.ClientSession() as http:
-        sandbox.faults.hang("orders.place", phase="after")
-        async with serving(place, sandbox) as process:
-            form = {"product": "coffee", "number": number}
-            clicking = asyncio.create_task(http.post(f"{place.url}/orders", data=form, allow_redirects=False))
-            async with asyncio.timeout(20):
-                while not sandbox.ledger.orders():
-                    await sandbox.settle()
-            process.kill()
-            with pytest.raises(aiohttp.ClientError):
-                await clicking
-        with closing(sqlite3.connect(place.folder / "shop.db")) as db, db:
-            db.execute("UPDATE orders SET created = datetime('now', '-2 minutes')")
-        outage = sandbox.faults.server_error("orders.query", times=None)
-        async with serving(place, sandbox):
-            page = await browser.new_page()
-            await page.goto(f"{place.url}/orders/{number}")
-            await expect(page.get_by_role("heading", name="We are checking your payment")).to_be_visible()
-            buttons = await page.get_by_role("button").count()
-            outage.disarm()
-            # The page loads itself again.
-            await expect(page.get_by_role("heading", name="The order is closed")).to_be_visible()
-            state = sandbox.ledger.order_state(number)
-        sent = sum("orders.place" in line for line in sandbox.timeline())
+    sandbox = shop.sandbox
+    sandbox.faults.hang("orders.place", phase="after")
+    async with aiohttp.ClientSession() as http, serving(shop.place, sandbox) as process:
+        clicking = asyncio.create_task(http.post(f"{shop.place.url}/orders", data=FORM, allow_redirects=False))
+        async with asyncio.timeout(20):
+            while not sandbox.ledger.orders():
+                await sandbox.settle()
+        process.kill()
+        with pytest.raises(aiohttp.ClientError):
+            await clicking
+    with closing(sqlite3.connect(shop.place.folder / "shop.db")) as db, db:
+        db.execute("UPDATE orders SET created = datetime('now', '-2 minutes')")
+    outage = sandbox.faults.server_error("orders.query", times=None)
+    async with serving(shop.place, sandbox):
+        page = await shop.show(f"/orders/{NUMBER}", "We are checking your payment")
+        buttons = await page.get_by_role("button").count()
+        outage.disarm()
+        # The page loads itself again.
+        await expect(page.get_by_role("heading", name="The order is closed")).to_be_visible()
 
-    assert 1 == sent
-    assert (0, "closed") == (buttons, state)
+    assert (1, 0, "closed") == (shop.sent("orders.place"), buttons, sandbox.ledger.order_state(NUMBER))
 
 
 async def test_shop_believes_no_stranger(place: Place) -> None:
-    """Several clicks send one request, a form decides no amount, and neither other sites nor strangers refund."""
-    number = "0123456789abcdef01234567"
-    form = {"product": "coffee", "number": number, "amount": "1", "price": "1"}
-    refund = f"{place.url}/admin/orders/{number}/refund"
-    whole: dict[str, Any] = {"data": {"refund": f"{number}-R1", "amount": "450"}}
+    """Several clicks send one request, a form decides no amount, and neither other sites nor strangers refund.
+
+    If the profile does not have the service's word, the page does not say that the order is unpaid.
+    """
+    profile, url = place.folder / "service.toml", place.url
+    profile.write_text(PROFILE.to_toml().replace("SBX_PENDING", "OTHER"), encoding="utf-8")
+    notice = {"type": "payment.paid", "data": {"outTradeNo": NUMBER}}
+    whole: dict[str, Any] = {"data": {"refund": f"{NUMBER}-R1", "amount": "450"}}
     right, wrong = (
         {"Authorization": f"Basic {b64encode(f'admin:{each}'.encode()).decode()}"} for each in (PASSWORD, "guess")
     )
-    async with Sandbox() as sandbox, serving(place, sandbox), aiohttp.ClientSession() as http:
-
-        async def post(url: str, **given: Any) -> int:
-            async with http.post(url, allow_redirects=False, **given) as answer:
-                return answer.status
-
-        clicks = await asyncio.gather(*(post(f"{place.url}/orders", data=form) for _ in range(5)))
-        sent = sum("orders.place" in line for line in sandbox.timeline())
-        await sandbox.customer.authorize(number)
-        await sandbox.settle()
-        refused = [
-            await post(f"{place.url}/orders", data={**form, "number": "../admin"}),
-            await post(f"{place.url}/notify/payment", json={"type": "payment.paid", "data": {"outTradeNo": number}}),
-            await post(f"{place.url}/notify", json={"type": "payment.paid", "data": {"outTradeNo": number}}),
-            await post(refund, headers={**right, "Origin": "https://elsewhere.example"}, **whole),
-            await post(refund, headers=wrong, **whole),
-        ]
-        before = sandbox.ledger.refunded(number)
-        async with http.get(f"{place.url}/orders/{number}") as shown:
-            assert "Thank you" in await shown.text()
-        await asyncio.gather(*(post(refund, headers=right, **whole) for _ in range(5)))
-        repaid = sum("refunds.create" in line for line in sandbox.timeline())
-        paid, refunded = sandbox.ledger.paid(number), sandbox.ledger.refunded(number)
-
-    assert ([303] * 5, 1, 1) == (clicks, sent, repaid)
-    assert refused[0] in {400, 422}
-    assert [400, 400, 403, 401] == refused[1:]
-    assert (0, 450, 450) == (before, paid, refunded)
-
-
-async def test_unknown_word_is_checked(place: Place) -> None:
-    """If the profile does not have the service's word, the page does not say that the order is unpaid."""
-    profile = place.folder / "service.toml"
-    profile.write_text(PROFILE.to_toml().replace("SBX_PENDING", "OTHER"), encoding="utf-8")
-    number = "0123456789abcdef01234567"
     async with (
         Sandbox() as sandbox,
         serving(place, sandbox, PAYASYNC_PROFILE=str(profile)),
         aiohttp.ClientSession() as http,
     ):
-        form = {"product": "coffee", "number": number}
-        async with http.post(f"{place.url}/orders", data=form, allow_redirects=False):
-            pass
-        async with http.get(f"{place.url}/orders/{number}") as shown:
-            text = await shown.text()
 
-    assert "We are checking your payment" in text
-    assert "Continue to payment" not in text
+        async def post(path: str, **given: Any) -> int:
+            async with http.post(f"{url}{path}", allow_redirects=False, **given) as answer:
+                return answer.status
+
+        async def text() -> str:
+            async with http.get(f"{url}/orders/{NUMBER}") as shown:
+                return await shown.text()
+
+        refund = f"/admin/orders/{NUMBER}/refund"
+        form = {**FORM, "amount": "1", "price": "1"}
+        clicks = await asyncio.gather(*(post("/orders", data=form) for _ in range(5)))
+        unknown, sent = await text(), len(sandbox.ledger.calls("orders.place"))
+        await sandbox.customer.authorize(NUMBER)
+        await sandbox.settle()
+        invalid = await post("/orders", data={**form, "number": "../admin"})
+        refused = [await post(path, json=notice) for path in ("/notify/payment", "/notify")]
+        refused.append(await post(refund, headers={**right, "Origin": "https://elsewhere.example"}, **whole))
+        refused.append(await post(refund, headers=wrong, **whole))
+        before, paid = sandbox.ledger.refunded(NUMBER), await text()
+        await asyncio.gather(*(post(refund, headers=right, **whole) for _ in range(5)))
+
+        assert (450, 450) == (sandbox.ledger.paid(NUMBER), sandbox.ledger.refunded(NUMBER))
+        assert 1 == len(sandbox.ledger.calls("refunds.create"))
+    assert ([303] * 5, 1, 0) == (clicks, sent, before)
+    assert ("We are checking your payment" in unknown, "Continue to payment" in unknown) == (True, False)
+    assert (True, [400, 400, 403, 401]) == (invalid in {400, 422}, refused)
+    assert "Thank you" in paid

@@ -157,13 +157,12 @@ async def shop(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator
         yield opened
 
 
-@pytest.mark.parametrize("name", ["celery", "procrastinate", "taskiq"])
-def test_no_block_is_left_out(name: str) -> None:
+def test_no_block_is_left_out() -> None:
     """Each Python block of a page is a file of its recipe."""
-    text = text_of(name)
-    opened = re.findall(r"^```(?:python|{literalinclude}).*$", text, re.MULTILINE)
+    for text in map(text_of, ("celery", "procrastinate", "taskiq")):
+        opened = re.findall(r"^```(?:python|{literalinclude}).*$", text, re.MULTILINE)
 
-    assert len(opened) == len(files(text)) > 0
+        assert len(opened) == len(files(text)) > 0
 
 
 @pytest.mark.long
@@ -208,32 +207,27 @@ async def test_what_waits_behind_others_is_queued_again(shop: Shop) -> None:
 
 
 @pytest.mark.long
-@declining
+@pytest.mark.parametrize(
+    ("shop", "said", "state"),
+    [("succeed", "intent {} (is done|may)", "succeeded"), ("fail", "NotDoneError.*intent {} was not done", "rejected")],
+    indirect=["shop"],
+)
 @each_engine
-async def test_what_is_declined_at_once_fails(shop: Shop, redis_server: Server, engine: Engine) -> None:
-    """The worker logs the reason of a declined refund, and goes on to the next task."""
-    begin(shop, engine, redis_server)
-    command, _ = engine.commands
-    worker = await shop.start(command, *engine.worker)
-    await shop.run(*REFUND)
-    await worker.says("NotDoneError.*intent 1 was not done", "NotDoneError.*intent 2 was not done")
+async def test_delivered_twice_is_sent_once(
+    shop: Shop, redis_server: Server, engine: Engine, said: str, state: str
+) -> None:
+    """If the queue delivers a task twice, its write is sent once, and the worker goes on to the next task.
 
-    assert ([200, 200], [("R-I1", "rejected"), ("R-I2", "rejected")]) == (shop.answers(), await shop.states())
-
-
-@pytest.mark.long
-@each_engine
-async def test_delivered_twice_is_sent_once(shop: Shop, redis_server: Server, engine: Engine) -> None:
-    """If the queue delivers a task twice, its write is sent once, and the worker goes on to the next task."""
+    The worker logs the reason of a declined refund.
+    """
     begin(shop, engine, redis_server)
     command, _ = engine.commands
     worker = await shop.start(command, *engine.worker)
     await shop.run(*REFUND, "I1")
-    await worker.says("intent 2 is done")
-    await worker.says("intent 1 (is done|may)", times=2)
+    await worker.says(said.format(2))
+    await worker.says(said.format(1), times=2)
 
-    assert [200, 200] == shop.answers()
-    assert [("R-I1", "succeeded"), ("R-I2", "succeeded")] == await shop.states()
+    assert ([200, 200], [("R-I1", state), ("R-I2", state)]) == (shop.answers(), await shop.states())
 
 
 @pytest.mark.long

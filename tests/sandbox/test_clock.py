@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -15,38 +15,32 @@ from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.sandbox import Sandbox
 from payasync.sandbox.clock import FASTEST, LATEST, Clock, ClockRate, Report, read_clock_rate
 from payasync.sandbox.store import Store
-from tests.inside import set_writable, store_of, turns
-from tests.sandbox.foreign import CLOSE, Foreign, Receiver, acknowledged
-
-NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
+from tests.inside import set_writable, store_of
+from tests.sandbox.foreign import CLOSE, NOON, Foreign, Receiver, acknowledged
 
 
-def told(report: Report) -> list[tuple[str, str]]:
+def happened(report: Report) -> list[tuple[str, str]]:
     """Return what happened, and to which numbers."""
     return [(one.what, one.number) for one in report]
 
 
-async def test_frozen_time_stands() -> None:
-    """A frozen clock stands at the machine's time of the start, or at a given time."""
+async def test_time_stands_or_goes_on() -> None:
+    """A frozen clock stands at the machine's time of the start, or at a given time. By default, time goes on.
+
+    `advance` adds to it, and each event has the exact time at which it fell due.
+    """
     before = datetime.now(UTC)
-    async with Sandbox(clock="frozen") as sandbox, Sandbox(clock=NOON) as at_noon:
+    async with Sandbox(clock="frozen") as sandbox, Sandbox(clock=NOON) as at_noon, Sandbox() as real:
         first, again = sandbox.clock.now(), sandbox.clock.now()
-        await turns(10)
+        number, started = await real.given.subscription("daily"), real.clock.now()
+        await real.clock.advance(days=3)
 
         assert before <= first == again == sandbox.clock.now() <= datetime.now(UTC)
         assert NOON == at_noon.clock.now()
-
-
-async def test_real_time_goes_on() -> None:
-    """By default the sandbox's time is the machine's, and `advance` adds to it."""
-    async with Sandbox() as sandbox:
-        before = datetime.now(UTC)
-        real = sandbox.clock.now()
-        await sandbox.clock.advance(days=31)
-
         # The two clocks of a machine differ by microseconds.
-        assert abs(real - before) < timedelta(minutes=1)
-        assert timedelta(days=31) <= sandbox.clock.now() - real < timedelta(days=31, minutes=1)
+        assert abs(started - before) < timedelta(minutes=1)
+        assert timedelta(days=3) <= real.clock.now() - started < timedelta(days=3, minutes=1)
+        assert {time(0)} == {charge.at.time() for charge in real.ledger.charges(number)[1:4]}
 
 
 async def test_order_expires_by_itself_in_scaled_time(receiver: Receiver) -> None:
@@ -81,7 +75,7 @@ async def test_report(receiver: Receiver) -> None:
         ("payment.expired delivered", "T1"),
         ("order expired", "T2"),
         ("payment.expired delivered", "T2"),
-    ] == [each for each in told(report) if each[1] != paid]
+    ] == [each for each in happened(report) if each[1] != paid]
     assert (NOON + timedelta(minutes=10), NOON + timedelta(minutes=40)) == (report.since, report.until)
     assert f"2027-01-31T12:10:00.000Z to 2027-01-31T12:40:00.000Z: {len(report)} fell due" in str(report)
     assert "2027-01-31T12:30:00.000Z  order expired  T1" in str(report).splitlines()
@@ -90,19 +84,17 @@ async def test_report(receiver: Receiver) -> None:
     ]
 
 
-async def test_thirteen_renewals_in_one_advance(receiver: Receiver) -> None:
+async def test_thirteen_renewals_in_one_advance(frozen: Sandbox, receiver: Receiver) -> None:
     """A monthly subscription from 31 January renews on the last day of each month, once per period, in order."""
-    async with Sandbox(clock=NOON, webhook_url=receiver.url) as sandbox:
-        number = await sandbox.given.subscription(start_date=date(2027, 1, 31))
-        report = await sandbox.clock.advance(days=396)
-        charges = sandbox.ledger.charges(number)
+    number = await frozen.given.subscription(start_date=date(2027, 1, 31))
+    report = await frozen.clock.advance(days=396)
+    charges = frozen.ledger.charges(number)
 
-    days = [charge.at.date().isoformat()[2:] for charge in charges]
-    assert 13 == told(report).count(("subscription renewed", number))
+    assert 13 == happened(report).count(("subscription renewed", number))
     assert [
         *("27-01-31", "27-02-28", "27-03-31", "27-04-30", "27-05-31", "27-06-30", "27-07-31", "27-08-31"),
         *("27-09-30", "27-10-31", "27-11-30", "27-12-31", "28-01-31", "28-02-29"),
-    ] == days
+    ] == [f"{charge.at:%y-%m-%d}" for charge in charges]
     assert list(range(1, 15)) == [charge.period for charge in charges]
     assert list(range(2, 15)) == [one.document["data"]["period"] for one in receiver.received]
     assert sorted(report.happened, key=lambda one: one.at) == list(report)
@@ -130,71 +122,39 @@ async def test_receiver_sees_the_moment_and_may_call_back(http: Any, receiver: R
     assert ["payment.expired", "payment.closed"] == [one.document["type"] for one in receiver.received]
 
 
-async def test_each_at_its_own_moment_while_time_goes_on() -> None:
-    """While a running clock is advanced, each event has the exact time at which it fell due."""
-    async with Sandbox() as sandbox:
-        number = await sandbox.given.subscription("daily")
-        await sandbox.clock.advance(days=3)
-
-        assert {time(0)} == {charge.at.time() for charge in sandbox.ledger.charges(number)[1:4]}
-
-
-async def test_two_advances_add_up() -> None:
-    """Concurrent calls of `advance` wait for each other and add up."""
-    async with Sandbox(clock=NOON) as sandbox:
-        reports = await asyncio.gather(*(sandbox.clock.advance(hours=1) for _ in range(3)))
-
-        assert NOON + timedelta(hours=3) == sandbox.clock.now()
-    assert [NOON + timedelta(hours=hours) for hours in (1, 2, 3)] == [report.until for report in reports]
-
-
 async def test_many_timers_leave_room_for_requests(http: Any) -> None:
-    """A request gets its response while a thousand orders expire."""
+    """A request gets its response while a thousand orders expire. Concurrent calls of `advance` add up."""
     async with Sandbox(clock=NOON) as sandbox:
         for count in range(1000):
             await sandbox.given.pending_order(out_trade_no=f"T{count}")
-        advancing = asyncio.create_task(sandbox.clock.advance(hours=1))
+        advancing = asyncio.gather(*(sandbox.clock.advance(hours=1) for _ in range(3)))
         answer = await Foreign(sandbox, http).place("X1")
         early = not advancing.done()
+        reports = await advancing
 
-        assert (200, True) == (answer.status, early)
-        assert 1000 == [one.what for one in await advancing if one.number != "X1"].count("order expired")
+        assert NOON + timedelta(hours=3) == sandbox.clock.now()
+    assert (200, True) == (answer.status, early)
+    assert [NOON + timedelta(hours=hours) for hours in (1, 2, 3)] == [report.until for report in reports]
+    assert 1000 == [one.what for one in reports[0] if one.number != "X1"].count("order expired")
 
 
-@pytest.mark.parametrize(
-    ("span", "units"),
-    [
-        ((), {"days": -1}),
-        ((), {"months": 1}),
-        ((), {"days": "1"}),
-        ((), {"days": 1e12}),
-        ((), {"days": 4_000_000}),
+async def test_invalid_span(frozen: Sandbox) -> None:
+    """`advance` refuses invalid spans, to go back, or beyond the calendar; the time does not change."""
+    units: list[dict[str, Any]] = [
+        *({"days": days} for days in (-1, "1", 1e12, 4_000_000)),
+        {"months": 1},
+    ]
+    spans: list[tuple[Any, dict[str, Any]]] = [
+        *(((), each) for each in units),
         ((timedelta(seconds=-1),), {}),
         ((5,), {}),
         ((timedelta(1),), {"days": 1}),
-    ],
-)
-async def test_no_way_to_go(span: tuple[Any, ...], units: dict[str, Any]) -> None:
-    """`advance` refuses invalid spans, to go back, or beyond the calendar; the time does not change."""
-    async with Sandbox(clock=NOON) as sandbox:
+    ]
+    for span, given in spans:
         with pytest.raises(InvalidArgumentError, match="advance must be given"):
-            await sandbox.clock.advance(*span, **units)
+            await frozen.clock.advance(*span, **given)
 
-        assert NOON == sandbox.clock.now()
-
-
-async def test_what_fell_due_meanwhile_is_done_at_the_start(tmp_path: Path) -> None:
-    """A restarted sandbox first performs what fell due: orders have expired."""
-    path = str(tmp_path / "sandbox.db")
-    async with Sandbox(db=path) as first:
-        numbers = [await first.given.pending_order() for _ in range(100)]
-    with closing(sqlite3.connect(path, isolation_level=None)) as kept:
-        # As if the sandbox had not run for an hour.
-        kept.execute("UPDATE clock SET wall = wall - 3600 * 1000000")
-    async with Sandbox(db=path) as second:
-        states = {second.ledger.order_state(number) for number in numbers}
-
-    assert {"expired"} == states
+    assert NOON == frozen.clock.now()
 
 
 def copy_files(folder: Path, to: Path) -> None:
@@ -203,15 +163,25 @@ def copy_files(folder: Path, to: Path) -> None:
         shutil.copy(file, to)
 
 
-async def test_time_is_kept_as_it_is_advanced(tmp_path: Path) -> None:
-    """If a sandbox is killed after `advance`, its file continues from the advanced time."""
-    left = tmp_path / "left"
+async def test_restart_goes_on_from_the_time_of_the_file(tmp_path: Path) -> None:
+    """If a sandbox is killed after `advance`, its file continues from the advanced time.
+
+    A restarted sandbox first performs what fell due: orders have expired.
+    """
+    path, left = tmp_path / "sandbox.db", tmp_path / "left"
     left.mkdir()
-    async with Sandbox(clock=NOON, db=str(tmp_path / "sandbox.db")) as first:
-        await first.clock.advance(days=100)
+    async with Sandbox(clock=NOON, db=path) as killed:
+        await killed.clock.advance(days=100)
         copy_files(tmp_path, left)
-    async with Sandbox(clock="frozen", db=str(left / "sandbox.db")) as second:
-        assert NOON + timedelta(days=100) == second.clock.now()
+    async with Sandbox(clock="frozen", db=left / "sandbox.db") as sandbox:
+        assert NOON + timedelta(days=100) == sandbox.clock.now()
+    async with Sandbox(db=tmp_path / "real.db") as sandbox:
+        numbers = [await sandbox.given.pending_order() for _ in range(100)]
+    with closing(sqlite3.connect(tmp_path / "real.db", isolation_level=None)) as kept:
+        # As if the sandbox had not run for an hour.
+        kept.execute("UPDATE clock SET wall = wall - 3600 * 1000000")
+    async with Sandbox(db=tmp_path / "real.db") as sandbox:
+        assert {"expired"} == {sandbox.ledger.order_state(number) for number in numbers}
 
 
 def test_time_ends(store: Store) -> None:
@@ -251,50 +221,31 @@ async def test_database_that_cannot_be_written() -> None:
     assert "pending" == state
 
 
-@pytest.mark.parametrize(
-    ("setting", "expected"),
-    [
-        ("real", ClockRate(1.0)),
-        ("frozen", ClockRate(0.0)),
-        (60, ClockRate(60.0)),
-        (0.5, ClockRate(0.5)),
-        ("60x", ClockRate(60.0)),
-        ("1.5", ClockRate(1.5)),
-        (FASTEST, ClockRate(FASTEST)),
-        (NOON.astimezone(timezone(timedelta(hours=9))), ClockRate(0.0, NOON)),
-    ],
-)
-def test_settings(setting: Any, expected: ClockRate) -> None:
-    """A clock is set by a word, a factor, or the time at which it stands."""
-    assert expected == read_clock_rate(setting)
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
+def test_settings() -> None:
+    """A clock is set by a word, a factor, or the time at which it stands; another value is refused with these."""
+    words = {"real": 1.0, "frozen": 0.0, 60: 60.0, 0.5: 0.5, "60x": 60.0, "1.5": 1.5, FASTEST: FASTEST}
+    wrong: list[Any] = [
         *("", "fast", "x", "-1x", "60 x", "0x", "1e5", "infx"),
         *(0, -1, float("nan"), float("inf"), FASTEST + 1, True, None, [60]),
         *(datetime(2027, 1, 31), LATEST, datetime(1969, 12, 31, tzinfo=UTC)),  # noqa: DTZ001 - it is to be refused
-    ],
-)
-def test_what_is_no_clock(setting: Any) -> None:
-    """An invalid clock raises `ConfigurationError`, which says what is allowed."""
-    with pytest.raises(ConfigurationError, match='clock must be "real", "frozen"') as refused:
-        read_clock_rate(setting)
+    ]
 
-    assert "clock" == refused.value.field
+    assert [ClockRate(rate) for rate in words.values()] == [read_clock_rate(word) for word in words]
+    assert ClockRate(0.0, NOON) == read_clock_rate(NOON.astimezone(timezone(timedelta(hours=9))))
+    for setting in wrong:
+        with pytest.raises(ConfigurationError, match='clock must be "real", "frozen"') as refused:
+            read_clock_rate(setting)
+
+        assert "clock" == refused.value.field
 
 
-@pytest.mark.parametrize(
-    ("rate", "away", "expected"),
-    [
+def test_restart() -> None:
+    """After a restart, a real clock includes the time in between, other clocks do not, and none goes backwards."""
+    for rate, away, expected in (
         (1.0, timedelta(hours=1), NOON + timedelta(hours=1)),
         (1.0, timedelta(hours=-1), NOON),
         (1.0, timedelta(days=4_000_000), LATEST),
         (0.0, timedelta(hours=1), NOON),
         (60.0, timedelta(hours=1), NOON),
-    ],
-)
-def test_restart(rate: float, away: timedelta, expected: datetime) -> None:
-    """After a restart, a real clock includes the time in between, other clocks do not, and none goes backwards."""
-    assert expected == ClockRate(rate).resume(NOON, away)
+    ):
+        assert expected == ClockRate(rate).resume(NOON, away)

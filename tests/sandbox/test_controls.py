@@ -1,7 +1,6 @@
 """The controls of a test beside the API: factories, the bank, the customer and the ledger."""
 
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -14,26 +13,30 @@ from payasync.errors import InvalidArgumentError, NoAnswerError
 from payasync.journal import SqliteJournal
 from payasync.resources.orders import PlaceOrder
 from payasync.sandbox import Sandbox
-from tests.sandbox.foreign import Foreign, Receiver
+from tests.sandbox.foreign import NOON, Foreign, Receiver
 from tests.sandbox.world import SAMPLES, World
 
-NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 
+async def test_refunds_that_end_immediately(http: aiohttp.ClientSession, receiver: Receiver) -> None:
+    """If refunds end immediately, the response has the final state, and a notification is sent as well.
 
-@pytest.mark.parametrize(
-    ("refunds", "state", "code"), [("succeed", "succeeded", "SUCCEEDED"), ("fail", "failed", "REFUND_FAILED")]
-)
-async def test_refunds_that_end_immediately(
-    http: aiohttp.ClientSession, receiver: Receiver, refunds: Any, state: str, code: str
-) -> None:
-    """If refunds end immediately, the response has the final state, and a notification is sent as well."""
-    async with Sandbox(refunds=refunds, webhook_url=receiver.url) as sandbox:
-        number = await sandbox.given.paid_order(notify_url="http://127.0.0.1:1/")
-        answer = await Foreign(sandbox, http).refund("R1", 100, out_trade_no=number)
-        await sandbox.settle()
+    With `repeated_refunds="refused"`, the same refund request again is a duplicate: 409.
+    """
+    ends: list[Any] = [("succeed", "succeeded", "SUCCEEDED"), ("fail", "failed", "REFUND_FAILED")]
+    for refunds, state, code in ends:
+        settings: Any = {"refunds": refunds, "repeated_refunds": "refused", "webhook_url": receiver.url}
+        async with Sandbox(**settings) as sandbox:
+            number, foreign = await sandbox.given.paid_order(notify_url="http://127.0.0.1:1/"), Foreign(sandbox, http)
+            first, again = [await foreign.refund("R1", 100, out_trade_no=number) for _ in range(2)]
+            await sandbox.settle()
 
-        assert (f"SBX_{code}", state) == (answer.document["status"], sandbox.ledger.refund_state("R1"))
-    assert [f"refund.{state}"] == [one.document["type"] for one in receiver.received]
+            assert (f"SBX_{code}", state, 409) == (
+                first.document["status"],
+                sandbox.ledger.refund_state("R1"),
+                again.status,
+            )
+            assert 1 == sandbox.ledger.refunds()
+    assert ["refund.succeeded", "refund.failed"] == [one.document["type"] for one in receiver.received]
 
 
 async def test_refund_after_a_time(http: aiohttp.ClientSession, tmp_path: Path) -> None:
@@ -57,65 +60,39 @@ async def test_refund_after_a_time(http: aiohttp.ClientSession, tmp_path: Path) 
         )
 
 
-async def test_repeated_refund_can_be_refused(http: aiohttp.ClientSession) -> None:
-    """With `repeated_refunds="refused"` the same refund request again is a duplicate: 409."""
-    async with Sandbox(repeated_refunds="refused") as sandbox:
-        number, foreign = await sandbox.given.paid_order(), Foreign(sandbox, http)
-        answers = [await foreign.refund("R1", 100, out_trade_no=number) for _ in range(2)]
-
-        assert [200, 409] == [answer.status for answer in answers]
-        assert (100, 1) == (sandbox.ledger.refunded(number), sandbox.ledger.refunds())
-
-
-@pytest.mark.parametrize(
-    ("act", "field"),
-    [
-        (lambda bank: bank.settle_refund("R9"), "out_refund_no"),
-        (lambda bank: bank.settle_refund("R1", "processing"), "state"),
-        (lambda bank: bank.settle_refund("R1", "lost"), "state"),
-        (lambda bank: bank.settle_refund("R2", "failed"), "state"),
-        (lambda bank: bank.fail_renewals("S9"), "subscription_id"),
-        (lambda bank: bank.fail_renewals("S1", -1), "times"),
-        (lambda bank: bank.fail_renewals("S1", times=True), "times"),
-        (lambda bank: bank.fail_renewals("S1", 10**20), "times"),
-    ],
-)
-async def test_bank_refuses(http: aiohttp.ClientSession, act: Callable[[Any], Any], field: str) -> None:
+async def test_bank_refuses(http: aiohttp.ClientSession) -> None:
     """The bank refuses unknown numbers, invalid values and settled refunds, and names the argument."""
     async with Sandbox(refunds="by hand") as sandbox:
-        number, foreign = await sandbox.given.paid_order(), Foreign(sandbox, http)
+        number, foreign, bank = await sandbox.given.paid_order(), Foreign(sandbox, http), sandbox.bank
         for refund in ("R1", "R2"):
             await foreign.refund(refund, 100, out_trade_no=number)
-        await sandbox.bank.settle_refund("R2")
-        with pytest.raises(InvalidArgumentError) as refused:
-            await act(sandbox.bank)
+        await bank.settle_refund("R2")
+        wrong: list[tuple[Any, tuple[Any, ...], str]] = [
+            (bank.settle_refund, ("R9",), "out_refund_no"),
+            *((bank.settle_refund, ("R1", state), "state") for state in ("processing", "lost")),
+            (bank.settle_refund, ("R2", "failed"), "state"),
+            (bank.fail_renewals, ("S9",), "subscription_id"),
+            *((bank.fail_renewals, ("S1", times), "times") for times in (-1, True, 10**20)),
+        ]
+        for act, arguments, field in wrong:
+            with pytest.raises(InvalidArgumentError) as refused:
+                await act(*arguments)
 
-        assert field == refused.value.field
+            assert field == refused.value.field, arguments
         assert ["processing", "succeeded"] == [sandbox.ledger.refund_state(refund) for refund in ("R1", "R2")]
-
-
-async def test_cancelled_subscription_has_no_charges_to_fail() -> None:
-    """If a subscription is cancelled, the bank refuses to fail its charges."""
-    async with Sandbox(clock=NOON) as sandbox:
-        number = await sandbox.given.subscription("daily")
-        await sandbox.bank.fail_renewals(number, 3)
-        await sandbox.clock.advance(days=3)
-        with pytest.raises(InvalidArgumentError, match="the subscription is cancelled") as refused:
-            await sandbox.bank.fail_renewals(number)
-
-    assert "subscription_id" == refused.value.field
 
 
 THANKS = "https://shop.example/thanks"
 
 
-async def test_ways_to_name_an_order(sandbox: Sandbox) -> None:
-    """The customer accepts an order's response, its redirect URL or its number."""
+async def test_names_of_an_order(sandbox: Sandbox) -> None:
+    """The customer accepts an order's response, its redirect URL or its number, and pays it once."""
     async with sandbox.session() as pay:
         placed = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1", return_url=THANKS)
         named: list[Any] = [placed, await pay.orders.query("T1"), placed.redirect_url, "T1"]
 
     assert [f"{THANKS}?cancelled=1"] * 4 == [await sandbox.customer.cancel(order) for order in named]
+    assert [THANKS, None, None] == [await sandbox.customer.authorize("T1") for _ in range(3)]
 
 
 async def test_ways_to_name_an_order_after_a_restart(tmp_path: Path) -> None:
@@ -138,22 +115,16 @@ async def test_ways_to_name_an_order_after_a_restart(tmp_path: Path) -> None:
     assert [THANKS] * 2 == returned
 
 
-async def test_only_a_pending_order_is_decided(sandbox: Sandbox) -> None:
-    """If an order is no longer pending, the customer's decision does nothing and returns no URL."""
-    number = await sandbox.given.pending_order(return_url=THANKS)
+async def test_customer_needs_an_order_of_this_sandbox(sandbox: Sandbox) -> None:
+    """The customer refuses a value that names no order of this sandbox, and asks for the number."""
+    url = sandbox.url
+    others: list[Any] = ["T9", "https://shop.example/gateway/x", f"{url}/gateway/x", f"{url}.example/", "", "\ud800", 5]
+    for order in [*others, None]:
+        with pytest.raises(InvalidArgumentError, match="order must be") as caught:
+            await sandbox.customer.authorize(order)
 
-    assert [THANKS, None, None] == [await sandbox.customer.authorize(number) for _ in range(3)]
-
-
-@pytest.mark.parametrize(
-    "order", ["T9", "https://shop.example/gateway/x", "{url}/gateway/x", "{url}.example/", "", "\ud800", None, 5]
-)
-async def test_customer_needs_an_order_of_this_sandbox(sandbox: Sandbox, order: Any) -> None:
-    """The customer refuses a value that names no order of this sandbox."""
-    with pytest.raises(InvalidArgumentError, match="order must be") as caught:
-        await sandbox.customer.authorize(order.format(url=sandbox.url) if isinstance(order, str) else order)
-
-    assert "order" == caught.value.field
+        assert "order" == caught.value.field
+        assert str(caught.value).endswith("not None: give the number, such as order.out_trade_no") is (order is None)
 
 
 async def test_gateway_that_refuses_connections(sandbox: Sandbox) -> None:
@@ -168,50 +139,26 @@ async def test_gateway_that_refuses_connections(sandbox: Sandbox) -> None:
     assert "paid" == sandbox.ledger.order_state(number)
 
 
-async def test_responses_name_orders_and_refunds(slow_world: World) -> None:
-    """With any profile, the ledger and the bank accept the response of an order or refund in place of its number."""
-    pay, sandbox = slow_world.pay, slow_world.sandbox
+async def test_responses_name_what_they_are_about(slow_world: World) -> None:
+    """With any profile, the ledger and the bank accept a response in place of the number in it."""
+    pay, sandbox, ledger = slow_world.pay, slow_world.sandbox, slow_world.sandbox.ledger
     order = await pay.send(SAMPLES["orders.place"])
     await sandbox.customer.authorize(order)
     refund = await pay.send(SAMPLES["refunds.create"])
-    before = sandbox.ledger.refund_state(refund)
+    before = ledger.refund_state(refund)
     await sandbox.bank.settle_refund(refund)
-    ledger = sandbox.ledger
+    made = await pay.send(SAMPLES["subscriptions.create"])
+    await sandbox.bank.fail_renewals(made)
+    payment = await pay.send(SAMPLES["payments.create"])
+    await sandbox.customer.authorize(payment)
 
     assert ("processing", "succeeded") == (before, ledger.refund_state(refund))
     assert (450, 200, "paid") == (ledger.paid(order), ledger.refunded(order), ledger.order_state(order))
     assert (450, 200) == (ledger.paid(refund), ledger.refunded(refund))
-
-
-async def test_responses_name_subscriptions(world: World) -> None:
-    """With any profile, the ledger and the bank accept the response of a subscription in place of its number."""
-    made, sandbox = await world.pay.send(SAMPLES["subscriptions.create"]), world.sandbox
-    await sandbox.bank.fail_renewals(made)
-    ledger = sandbox.ledger
-
-    assert ("scheduled", 900, []) == (
-        ledger.subscription_state(made),
-        ledger.subscription_amount(made),
-        ledger.charges(made),
-    )
-
-
-@pytest.mark.parametrize(
-    "name",
-    [lambda paid: paid, lambda paid: paid.payment_id, lambda paid: paid["outTradeNo"]],
-    ids=["answer", "payment", "order"],
-)
-async def test_payment_is_paid_and_found(sandbox: Sandbox, name: Callable[[Any], Any]) -> None:
-    """A payment of endpoint 1 can be named by its response, its payment number or its order number."""
-    async with sandbox.session() as pay:
-        made = await pay.payments.create(amount=100, currency="USD", description="x")
-    await sandbox.customer.authorize(name(made))
-
-    assert ("paid", 100, 0) == (
-        sandbox.ledger.order_state(name(made)),
-        sandbox.ledger.paid(name(made)),
-        sandbox.ledger.refunded(name(made)),
-    )
+    assert ("scheduled", 900) == (ledger.subscription_state(made), ledger.subscription_amount(made))
+    assert [] == ledger.charges(made)
+    for name in (payment, str(payment.payment_id)):  # type: ignore[attr-defined] # a payment's
+        assert ("paid", 1000, 0) == (ledger.order_state(name), ledger.paid(name), ledger.refunded(name))
 
 
 NAMED: Final = {
@@ -227,35 +174,15 @@ NAMED: Final = {
 }
 
 
-@pytest.mark.parametrize("value", [None, 5, b"T1", "", "\ud800", ["T1"], {"outTradeNo": "T1"}], ids=repr)
-async def test_values_that_are_no_number(sandbox: Sandbox, value: object) -> None:
-    """The ledger and the bank refuse a value that is neither a number nor a response."""
-    for method, field in NAMED.items():
-        with pytest.raises(InvalidArgumentError, match="a number as a text, or a response") as caught:
-            await attrgetter(method)(sandbox)(value)
-
-        assert (field, value) == (caught.value.field, caught.value.value)
-        assert str(caught.value).endswith("not None: give the number") is (value is None)
-
-
-async def test_no_address_of_an_order(sandbox: Sandbox) -> None:
-    """A customer without an order is told to give its number: the profile may name no address, so that it is `None`."""
-    with pytest.raises(InvalidArgumentError, match=r"not None: give the number, such as order\.out_trade_no$"):
-        await sandbox.customer.authorize(None)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
-
-
-@pytest.mark.parametrize(
-    ("sample", "method"),
-    [
-        ("orders.place", "ledger.refund_state"),
-        ("orders.place", "ledger.subscription_state"),
-        ("subscriptions.create", "ledger.paid"),
-    ],
-)
-async def test_response_about_something_else(sandbox: Sandbox, sample: str, method: str) -> None:
-    """The ledger and the bank refuse a response without the number that they need."""
+async def test_values_that_are_no_number(sandbox: Sandbox) -> None:
+    """The ledger and the bank refuse a value that is neither a number nor a response with the number that they need."""
+    wrong: list[Any] = [None, 5, b"T1", "", "\ud800", ["T1"], {"outTradeNo": "T1"}]
     async with sandbox.session() as pay:
-        response = await pay.send(SAMPLES[sample])
+        order, subscription = [await pay.send(SAMPLES[name]) for name in ("orders.place", "subscriptions.create")]
+    for method, field in NAMED.items():
+        for value in [*wrong, subscription if field == "out_trade_no" else order]:
+            with pytest.raises(InvalidArgumentError, match="a number as a text, or a response") as caught:
+                await attrgetter(method)(sandbox)(value)
 
-    with pytest.raises(InvalidArgumentError, match="a number as a text, or a response"):
-        attrgetter(method)(sandbox)(response)
+            assert (field, value) == (caught.value.field, caught.value.value)
+            assert str(caught.value).endswith("not None: give the number") is (value is None)

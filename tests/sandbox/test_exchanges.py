@@ -20,7 +20,7 @@ from payasync import AnswerShape, Auth, Profile, SignedHeader, SortedPairs, Temp
 from payasync.endpoints import OPERATIONS
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import WireNames
-from payasync.sandbox.exchanges import MAX_SHOWN, Exchange, format_curl, format_request, format_response
+from payasync.sandbox.exchanges import MAX_SHOWN, Exchange, format_curl, format_request
 from payasync.sandbox.timeline import MAX_EXCHANGES
 from tests.sandbox.admin import Operator
 from tests.sandbox.foreign import PAY, QUERY, Foreign
@@ -31,18 +31,15 @@ SECTION: Final = re.compile(
 )
 
 
+async def links(operator: Operator, path: str = "/") -> list[str]:
+    """Return the addresses of the pages of requests, the newest first."""
+    return re.findall(r'href="(/timeline/\d+)"', (await operator.get(path)).document)
+
+
 async def page_of(operator: Operator, number: int = 0) -> dict[str, tuple[str, str]]:
     """Return the sections of the page of the newest request, or of an older one: titles and texts by their names."""
-    dashboard = (await operator.get("/")).document
-    links = re.findall(r'href="(/timeline/\d+)"', dashboard)
-    page = (await operator.get(links[number])).document
+    page = (await operator.get((await links(operator))[number])).document
     return {name: (title, html.unescape(text)) for name, title, text in SECTION.findall(page)}
-
-
-@pytest.fixture
-def operator(sandbox: Sandbox, http: aiohttp.ClientSession) -> Operator:
-    """An operator who knows the token."""
-    return Operator(sandbox, http)
 
 
 async def test_page_shows_what_was_sent_and_answered(operator: Operator, foreign: Foreign) -> None:
@@ -111,27 +108,26 @@ async def test_page_of_a_fault_says_how_it_ended(operator: Operator, foreign: Fo
 
 
 async def test_only_the_newest_pages_have_messages(operator: Operator, foreign: Foreign) -> None:
-    """The messages of the newest requests are kept. An older page says so, and an unknown one is not found."""
-    await foreign.post(QUERY, outTradeNo="T1")
-    link = re.findall(r'href="(/timeline/\d+)"', (await operator.get("/timeline?about=T1")).document)[0]
-    kept = await operator.get(link)
+    """The messages of the newest requests are kept, for those with the token. An older page says so.
+
+    What a browser sends to the gateway page is not kept.
+    """
+    await foreign.place("T1")
+    await operator.sandbox.customer.authorize("T1")
+    link, gateway = await links(operator, "/timeline?about=T1")
+    kept, stranger = await operator.get(link), await operator.get(link, {})
+    browser = (await operator.get(gateway)).document
     for _ in range(MAX_EXCHANGES):
         await foreign.send("GET", "/payment/unknown")
     gone, unknown = await operator.get(link), await operator.get("/timeline/999999")
+    pages = (kept, gone, unknown)
 
-    assert [True, False, False] == ['<pre class="message"' in each.document for each in (kept, gone, unknown)]
-    assert [200, 200, 404] == [each.status for each in (kept, gone, unknown)]
+    assert [True, False, False] == ['<pre class="message"' in each.document for each in pages]
+    assert [200, 200, 404, 401] == [each.status for each in (*pages, stranger)]
     assert "for the newest requests only" in gone.document
     assert "No request has this number" in unknown.document
-
-
-async def test_page_of_a_request_needs_the_token(operator: Operator, foreign: Foreign) -> None:
-    """Without the admin token, the page of a request shows nothing."""
-    await foreign.post(QUERY, outTradeNo="CANARY42")
-    link = re.findall(r'href="(/timeline/\d+)"', (await operator.get("/")).document)[0]
-    answer = await operator.get(link, {})
-
-    assert (401, False) == (answer.status, "CANARY42" in str(answer.document))
+    assert "T1" not in str(stranger.document)
+    assert "does not keep what a browser sends" in browser
 
 
 def exchanged(body: str, operation: str = "orders.query", **parts: Any) -> Exchange:
@@ -149,56 +145,36 @@ ODD: Final = WireNames(
 )
 
 
-@pytest.mark.parametrize(
-    ("operation", "body", "shown"),
-    [
-        ("orders.query", '{"a":  1.50}', '{"a":  1.50}'),
-        ("orders.query", '{"mac": "12", "v": 1}', '{"mac": "<masked, 2 characters>", "v": 1}'),
-        ("orders.query", '{"head": "mac"}', '{"head": "mac"}'),
-        ("orders.query", '{"who": 1}', '{"who": 1}'),
+def test_body_is_as_it_was_sent_but_for_what_is_masked() -> None:
+    """A body is shown as it was sent; if something in it is masked, as JSON. A genuine signature is shown."""
+    query, masked = "orders.query", "<masked, {} characters>"
+    for operation, body, shown in (
+        (query, '{"a":  1.50}', '{"a":  1.50}'),
+        (query, '{"mac": "12", "v": 1}', '{"mac": "<masked, 2 characters>", "v": 1}'),
+        (query, '{"head": "mac"}', '{"head": "mac"}'),
+        (query, '{"who": 1}', '{"who": 1}'),
         ("subscriptions.create", '{"who": {"is": {}}, "b": "é"}', '{"who": "<customer details>", "b": "é"}'),
-        (
-            "",
-            '{"who": 1, "mac": null}',
-            '{"who": "<customer details>", "mac": "<masked, 4 characters>"}',
-        ),
+        ("", '{"who": 1, "mac": null}', '{"who": "<customer details>", "mac": "<masked, 4 characters>"}'),
         # If it is not JSON, nobody knows where the signature begins.
-        ("orders.query", '{"a": 1', '{"a": 1'),
-        ("orders.query", '{"mac": "12"', "<masked, 12 characters>"),
-        ("orders.query", '["mac"]', "<masked, 7 characters>"),
-        ("orders.query", "x" * (MAX_SHOWN + 1), f"{'x' * MAX_SHOWN}… (16,385 characters)"),
-    ],
-)
-def test_body_is_as_it_was_sent_but_for_what_is_masked(operation: str, body: str, shown: str) -> None:
-    """A body is shown as it was sent; if something in it is masked, as JSON."""
-    assert f"POST /x\n\n{shown}" == format_request(exchanged(body, operation), ODD)
+        (query, '{"a": 1', '{"a": 1'),
+        (query, '{"mac": "12"', masked.format(12)),
+        (query, '["mac"]', masked.format(7)),
+        (query, "x" * (MAX_SHOWN + 1), f"{'x' * MAX_SHOWN}… (16,385 characters)"),
+    ):
+        assert f"POST /x\n\n{shown}" == format_request(exchanged(body, operation), ODD)
+    for each in OPERATIONS:
+        assert "POST /x\n\n{}" == format_request(exchanged("{}", each.name), WireNames(Profile()))
+    assert 'POST /x\n\n{"mac": "12"}' == format_request(exchanged('{"mac": "12"}', signed=str), ODD)
 
 
-def test_genuine_signature_is_shown() -> None:
-    """The signature of the merchant is shown, because it belongs to this sandbox."""
-    body = '{"mac": "12"}'
+def test_headers_are_shown_without_keys() -> None:
+    """A header that carries a key by the profile is masked, whatever its name. Any other is shown."""
+    headers = [("x-shop", "pk_1"), ("Shop", "pk"), ("Idempotency-Key", "k"), ("X-Raw", "a\udcff")]
+    shown = "GET /x\nx-shop: <masked, 4 characters>\nShop: pk\nIdempotency-Key: k\nX-Raw: a\ufffd\n\n"
+    for body, text in ((None, "<The body was not read.>"), (b"\xffb", "\ufffdb")):
+        sent = Exchange(method="GET", target="/x", headers=headers, body=body)
 
-    assert f"POST /x\n\n{body}" == format_request(exchanged(body, signed=str), ODD)
-
-
-def test_header_of_the_profile_is_masked() -> None:
-    """A header that carries a key by the profile is masked, whatever its name; any other is shown."""
-    sent = Exchange(method="GET", target="/x", headers=[("x-shop", "pk_1"), ("Shop", "pk"), ("Idempotency-Key", "k")])
-
-    assert "GET /x\nx-shop: <masked, 4 characters>\nShop: pk\nIdempotency-Key: k\n\n<The body was not read.>" == (
-        format_request(sent, ODD)
-    )
-
-
-@pytest.mark.parametrize("operation", [each.name for each in OPERATIONS])
-def test_each_operation_is_shown(operation: str) -> None:
-    """A request for any operation is shown, with any profile."""
-    assert "POST /x\n\n{}" == format_request(exchanged("{}", operation), WireNames(Profile()))
-
-
-def test_response_that_no_one_waited_for() -> None:
-    """Without a response the page says so."""
-    assert "There was no response." == format_response(exchanged("{}"))
+        assert f"{shown}{text}" == format_request(sent, ODD)
 
 
 TEMPLATE: Final = Template(
@@ -290,38 +266,18 @@ async def test_command_repeats_a_request(operator: Operator, foreign: Foreign) -
     assert key not in page["curl"][1]
 
 
-@pytest.mark.parametrize("signed", [True, False])
-async def test_page_of_a_signed_request_says_that_it_works_once(
-    operator: Operator, foreign: Foreign, *, signed: bool
-) -> None:
-    """Only the page of a request that was signed says that its command is refused."""
-    await (foreign.place("T1") if signed else foreign.send("GET", "/payment/status", headers=foreign.bearer))
-    link = re.findall(r'href="(/timeline/\d+)"', (await operator.get("/")).document)[0]
-
-    assert signed == ("A signed request works once" in (await operator.get(link)).document)
-
-
-async def test_page_says_that_a_command_has_masked_parts(operator: Operator, foreign: Foreign) -> None:
-    """A command with masked parts, such as the customer's details, is not the request: the page says so."""
-    words, shown = "replace each", list[bool]()
-    for send in (foreign.subscribe(customer={"name": "A"}), foreign.place("T1")):
+async def test_page_says_what_its_command_cannot_do(operator: Operator, foreign: Foreign) -> None:
+    """The page of a signed request says that its command is refused; another one, that it has masked parts."""
+    once, replaced = "A signed request works once", "replace each"
+    for send, words in (
+        (foreign.place("T1"), {once}),
+        (foreign.send("GET", "/payment/status", headers=foreign.bearer), set[str]()),
+        (foreign.subscribe(customer={"name": "A"}), {replaced}),
+    ):
         await send
-        link = re.findall(r'href="(/timeline/\d+)"', (await operator.get("/")).document)[0]
-        shown.append(words in (await operator.get(link)).document)
+        page = (await operator.get((await links(operator))[0])).document
 
-    assert [True, False] == shown
-
-
-async def test_page_of_the_gateway_says_that_nothing_is_kept(operator: Operator, foreign: Foreign) -> None:
-    """What a browser sends to the gateway page is not kept, and the request's page says so."""
-    await foreign.place("T1")
-    await operator.sandbox.customer.authorize("T1")
-    pages = [
-        (await operator.get(link)).document
-        for link in re.findall(r'href="(/timeline/\d+)"', (await operator.get("/timeline?about=T1")).document)
-    ]
-
-    assert [True] == ["does not keep what a browser sends" in page for page in pages if "<h1><code>gateway." in page]
+        assert words == {each for each in (once, replaced) if each in page}
 
 
 HOSTILE: Final = 'a\'b "c" $HOME `id` \\ !x ${1} \n\té'
@@ -363,14 +319,6 @@ def test_command_without_its_variable_is_not_sent() -> None:
 
 def test_command_that_would_be_another_request_is_left_out() -> None:
     """A body that was not read, is too long to show, or has a NUL byte gets no command."""
-    assert not format_curl(evolve(exchanged(""), body=None), ODD, "http://h")
-    assert not format_curl(exchanged("a\0b"), ODD, "http://h")
-    assert not format_curl(exchanged("x" * (MAX_SHOWN + 1)), ODD, "http://h")
+    for other in (evolve(exchanged(""), body=None), exchanged("a\0b"), exchanged("x" * (MAX_SHOWN + 1))):
+        assert not format_curl(other, ODD, "http://h")
     assert format_curl(exchanged("x" * MAX_SHOWN), ODD, "http://h").endswith("x")
-
-
-def test_bytes_that_are_no_text_can_be_shown() -> None:
-    """Headers and bodies that are not UTF-8 are on the page, with a sign in place of each byte."""
-    sent = Exchange(method="GET", target="/x", headers=[("X-Raw", "a\udcff")], body=b"\xffb")
-
-    assert "GET /x\nX-Raw: a\ufffd\n\n\ufffdb" == format_request(sent, ODD)

@@ -19,7 +19,6 @@ from payasync.endpoints import OPERATIONS, Operation
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.threaded import ThreadedSandbox
 
-TOOLS: Final = ("bash", "curl", "openssl")
 SCRIPT: Final = r"""
 set -euo pipefail
 nonce=$(openssl rand -hex 16)
@@ -39,13 +38,6 @@ CONTENT: Final = {"Content_Type": "application/json"}
 DOCUMENTED: Final = frozenset({200, 400, 401, 403, 404, 405, 409, 413, 415, 422})
 
 
-@pytest.fixture
-def _shell() -> None:
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
-
-
 async def shelled(sandbox: Sandbox, sign: str, **given: str) -> tuple[int, Any]:
     """Place an order from a shell, and return the response's status and document."""
     own = {"MERCHANT": sandbox.credentials.merchant_id, "URL": sandbox.url, "SIGN": sign, "NUMBER": "T1"}
@@ -59,39 +51,29 @@ async def shelled(sandbox: Sandbox, sign: str, **given: str) -> tuple[int, Any]:
     return int(status), json.loads(document)
 
 
-def key_of(sandbox: Sandbox) -> str:
-    """Return the merchant's signing key."""
-    assert sandbox.credentials.signing_key
-    return sandbox.credentials.signing_key.reveal()
+async def test_shell_places_an_order(tmp_path: Path) -> None:
+    """A signature that `openssl` made is accepted; one by another key, or of another amount, is refused.
 
+    An RSA signature with the merchant's private key is accepted, too. An idle connection delays nobody.
+    """
+    if missing := [tool for tool in ("bash", "curl", "openssl") if shutil.which(tool) is None]:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    private = Profile(signature=SortedPairs(algorithm="rsa-sha256", encoding="base64"))
+    file = tmp_path / "key.pem"
+    async with Sandbox() as sandbox, Sandbox(private) as other:
+        key, pem = (each.credentials.signing_key for each in (sandbox, other))
+        assert key
+        assert pem
+        file.write_text(pem.reveal(), encoding="utf-8")
+        given = {"KEY": key.reveal()}
+        with socket.create_connection(("127.0.0.1", int(sandbox.url.rpartition(":")[2]))):
+            placed = await shelled(sandbox, HMAC, **given)
+        refused = [await shelled(sandbox, HMAC, **{**given, **each}) for each in ({"KEY": "wrong"}, {"AMOUNT": "451"})]
+        by_key, _ = await shelled(other, RSA, KEY_FILE=str(file))
 
-@pytest.mark.usefixtures("_shell")
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, (200, "SBX_OK", 1)),
-        ({"KEY": "wrong"}, (401, "SBX_BAD_SIGNATURE", 0)),
-        ({"AMOUNT": "451"}, (401, "SBX_BAD_SIGNATURE", 0)),
-    ],
-    ids=str,
-)
-async def test_shell_places_an_order(sandbox: Sandbox, given: dict[str, str], expected: tuple[int, str, int]) -> None:
-    """A signature that `openssl` made is accepted; one by another key, or of another amount, is refused."""
-    status, document = await shelled(sandbox, HMAC, **{"KEY": key_of(sandbox), **given})
-
-    assert expected == (status, document["code"], sandbox.ledger.orders())
-
-
-@pytest.mark.usefixtures("_shell")
-async def test_shell_signs_with_rsa(tmp_path: Path) -> None:
-    """An RSA signature that `openssl` made with the merchant's private key is accepted."""
-    profile = Profile(signature=SortedPairs(algorithm="rsa-sha256", encoding="base64"))
-    async with Sandbox(profile) as sandbox:
-        file = tmp_path / "key.pem"
-        file.write_text(key_of(sandbox), encoding="utf-8")
-        status, _ = await shelled(sandbox, RSA, KEY_FILE=str(file))
-
-        assert (200, 1) == (status, sandbox.ledger.orders())
+        assert (200, "SBX_OK") == (placed[0], placed[1]["code"])
+        assert [(401, "SBX_BAD_SIGNATURE")] * 2 == [(status, document["code"]) for status, document in refused]
+        assert (200, 1, 1) == (by_key, other.ledger.orders(), sandbox.ledger.orders())
 
 
 @pytest.fixture(scope="module")
@@ -172,13 +154,3 @@ def test_any_target_and_headers(served: Any, method: str, path: str, rest: str, 
     status, _ = sent(served.url, method, path + rest, body, **{name: text.strip() for name, text in given.items()})
 
     assert status in DOCUMENTED - {200} | {303}
-
-
-async def test_idle_connection_delays_nobody(sandbox: Sandbox) -> None:
-    """An idle connection does not delay other requests."""
-    host, _, port = sandbox.url.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port))):
-        async with asyncio.timeout(20), sandbox.session() as pay:
-            made = await pay.payments.create(amount=1000, currency="USD")
-
-    assert 200 == made.http_status

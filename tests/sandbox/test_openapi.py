@@ -1,7 +1,6 @@
 """`/openapi.json` describes the sandbox's behaviour, for any profile."""
 
 import json
-from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import aiohttp
@@ -22,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from payasync import Accept, AnswerShape, Auth, Endpoint, HttpCodes, Profile, ResultCodes, SandboxShape, SortedPairs
-from payasync.endpoints import OPERATIONS, Argument, Operation
+from payasync.endpoints import OPERATIONS, Argument
 from payasync.profile.schema import REFUSALS
 from payasync.profile.wire_names import SIGN
 from payasync.sandbox import PROFILE, Sandbox
@@ -59,43 +58,44 @@ def operation_of(described: Any, name: str) -> Any:
     return next(each for each in told if each["operationId"] == name)
 
 
-def differences(described: Any, name: str, told: Reading) -> list[str]:
+def differences(described: Any, name: str, reading: Reading) -> list[str]:
     """Return how a response differs from the document."""
     responses = operation_of(described, name)["responses"]
-    response = responses.get(str(told.status), responses["default"])
+    response = responses.get(str(reading.status), responses["default"])
     schema = response["content"]["application/json"]["schema"]
-    wrong = [each.message for each in jsonschema_rs.Draft202012Validator(schema).iter_errors(told.document)]
+    wrong = [each.message for each in jsonschema_rs.Draft202012Validator(schema).iter_errors(reading.document)]
     headers = {header for header, each in response["headers"].items() if each.get("required")}
-    return [*wrong, *(f"{header} is missing" for header in headers if header not in told.headers)]
+    return [*wrong, *(f"{header} is missing" for header in headers if header not in reading.headers)]
 
 
 async def answers(world: World) -> list[tuple[str, Reading]]:
     """Return responses of many kinds, each with its operation's name."""
-    told = list[tuple[str, Reading]]()
+    found = list[tuple[str, Reading]]()
     numbers: dict[str, Any] = {}
+
+    async def reach(name: str, request: Any = None, **changes: Any) -> None:
+        found.append((name, await world.reach(request or SAMPLES[name], **changes)))
+
     for name in ("refunds.status", "orders.place", "orders.query", "refunds.create", "payments.create", CREATE):
-        answer = await world.reach(SAMPLES[name])
-        numbers[name] = answer.data
-        told.append((name, answer))
+        await reach(name)
+        numbers[name] = found[-1][1].data
     await world.sandbox.customer.authorize("T1")
-    subscription = numbers[CREATE]
-    for step in (world.profile.answer.subscription_id or "").split("."):
-        subscription = subscription[step]
+    subscription = at(numbers[CREATE], world.profile.answer.subscription_id or "")
     for name, sample in SAMPLES.items():
         known = name.startswith("subscriptions.") and name != CREATE
         request: Any = evolve(cast("Any", sample), subscription_id=subscription) if known else sample
-        told += [(name, await world.reach(request)) for _ in range(2)]
-        told.append((name, await world.reach(request, headers={"Authorization": "Bearer wrong"})))
-        told.append((name, await world.reach(request, fields={**world.fields(request), SIGN: "wrong"})))
+        for _ in range(2):
+            await reach(name, request)
+        await reach(name, request, headers={"Authorization": "Bearer wrong"})
+        await reach(name, request, fields={**world.fields(request), SIGN: "wrong"})
         if request.operation.has_body:
-            told.append((name, await world.reach(request, body=b"{")))
-            told.append((name, await world.reach(request, body=b"{}")))
-            told.append((name, await world.reach(request, headers={"Content-Type": "text/plain"})))
-            told.append((name, await world.reach(request, body=b" " * 70_000)))
+            for body in (b"{", b"{}", b" " * 70_000):
+                await reach(name, request, body=body)
+            await reach(name, request, headers={"Content-Type": "text/plain"})
     for kind in ("server_error", "rate_limited"):
         world.sandbox.faults.arm(kind)
-        told.append(("orders.query", await world.reach(SAMPLES["orders.query"])))
-    return told
+        await reach("orders.query")
+    return found
 
 
 def test_arguments_in_the_path_have_their_wire_names() -> None:
@@ -110,15 +110,24 @@ def test_arguments_in_the_path_have_their_wire_names() -> None:
     assert "/{out_trade_no}/of/{order}" in paths
 
 
-async def test_every_answer_is_as_documented(world: World) -> None:
-    """Responses of all kinds match the served document in status, body and headers."""
-    found = (await world.ask("GET", f"{world.sandbox.url}/openapi.json")).document
-    told = await answers(world)
+async def test_every_response_is_as_documented(world: World) -> None:
+    """Responses of all kinds match the served document in status, body and headers.
 
-    assert [] == [(name, each.status, wrong) for name, each in told for wrong in differences(found, name, each)]
+    The document needs no token, describes the ten endpoints, and contains no key.
+    """
+    served = await world.ask("GET", f"{world.sandbox.url}/openapi.json")
+    found, credentials, text = served.document, world.sandbox.credentials, json.dumps(served.document)
+    keys = [credentials.secret_key, credentials.signing_key, credentials.public_key, *credentials.notification_keys]
+    responses = await answers(world)
+
+    assert [] == [(name, each.status, wrong) for name, each in responses for wrong in differences(found, name, each)]
     assert {"done", "invalid", "bad_signature", "absent", "duplicate", "wrong_state", "busy"} <= {
-        each.why for _, each in told
+        each.why for _, each in responses
     }
+    assert (200, "3.1.0") == (served.status, found["openapi"])
+    assert described(world.profile) == found
+    assert sorted(NAMES) == sorted(each["operationId"] for path in found["paths"].values() for each in path.values())
+    assert [] == [key for key in keys if key and key.reveal() in text]
 
 
 DIALECTS: Final = {
@@ -165,126 +174,95 @@ DIALECTS: Final = {
 
 
 @pytest.mark.parametrize("profile", DIALECTS.values(), ids=DIALECTS)
-async def test_what_a_profile_may_say_of_answers_is_documented(
+async def test_responses_of_a_profile_are_documented(
     profile: Profile, http: aiohttp.ClientSession, receiver: Receiver
 ) -> None:
     """The document follows the profile: compared points, signatures, and the status of a used number."""
     async with Sandbox(profile, clock="frozen") as running, running.session() as pay:
-        told = await answers(World(running, http, receiver, pay))
+        found = await answers(World(running, http, receiver, pay))
     document = described(profile)
 
-    assert [] == [
-        (name, each.status, difference) for name, each in told for difference in differences(document, name, each)
-    ]
-    assert {"done", "absent", "duplicate", "wrong_state"} <= {each.why for _, each in told}
+    assert [] == [(name, each.status, wrong) for name, each in found for wrong in differences(document, name, each)]
+    assert {"done", "absent", "duplicate", "wrong_state"} <= {each.why for _, each in found}
 
 
-@pytest.mark.parametrize(
-    ("codes", "expected", "required"),
-    [
+def test_codes_of_refusals_are_documented() -> None:
+    """A refusal has one of the codes that the profile names, and always one only if the profile names all.
+
+    If code and message have one place, any text may stand there.
+    """
+    cases: list[tuple[Any, object, bool]] = [
         ({}, None, False),
         ({"invalid": 1, "absent": "NONE"}, {"enum": [1, "NONE"]}, False),
         (dict.fromkeys(REFUSALS, "BAD"), {"enum": ["BAD"]}, True),
-    ],
-)
-def test_codes_of_refusals_are_documented(codes: Any, expected: object, *, required: bool) -> None:
-    """A refusal has one of the codes that the profile names, and always one only if the profile names all."""
-    profile = Profile(answer=AnswerShape(code="code", ok=["OK"]), sandbox=SandboxShape(codes=codes))
-    document = described(profile)
-    for name in NAMES:
-        refusal = operation_of(document, name)["responses"]["default"]["content"]["application/json"]["schema"]
+    ]
 
-        assert (expected, required) == (refusal["properties"].get("code"), "code" in refusal["required"])
+    def refusal(document: Any, name: str) -> Any:
+        return operation_of(document, name)["responses"]["default"]["content"]["application/json"]["schema"]
 
-
-def test_code_in_the_place_of_the_message_is_documented() -> None:
-    """If code and message have one place, any text may stand there."""
+    for codes, expected, required in cases:
+        profile = Profile(answer=AnswerShape(code="code", ok=["OK"]), sandbox=SandboxShape(codes=codes))
+        for schema in (refusal(described(profile), name) for name in NAMES):
+            assert (expected, required) == (schema["properties"].get("code"), "code" in schema["required"])
     shape = AnswerShape(code="m", message="m", code_optional=True)
-    document = described(Profile(answer=shape, codes=ResultCodes(absent=("N",))))
-    refusal = operation_of(document, NAMES[0])["responses"]["default"]["content"]["application/json"]["schema"]
-
-    assert "enum" not in refusal["properties"]["m"]
-    assert "m" in refusal["required"]
+    schema = refusal(described(Profile(answer=shape, codes=ResultCodes(absent=("N",)))), NAMES[0])
+    assert ("enum" in schema["properties"]["m"], "m" in schema["required"]) == (False, True)
 
 
-KEY: Final = {"type": "apiKey", "in": "header"}
-
-
-@pytest.mark.parametrize(
-    ("auth", "schemes"),
-    [
-        (Auth(), {"Authorization": {"type": "http", "scheme": "bearer"}}),
-        (Auth(value="Basic {basic_user}"), {"Authorization": {"type": "http", "scheme": "basic"}}),
-        (Auth(value="Basic {basic}"), {"Authorization": {"type": "http", "scheme": "basic"}}),
-        (Auth(value="{secret_key}"), {"Authorization": {**KEY, "name": "Authorization"}}),
-        (
-            Auth(header="X-Key", value="{public_key}", headers={"X!M": "{merchant_id}"}),
-            {"X-Key": {**KEY, "name": "X-Key"}, "X_M": {**KEY, "name": "X!M"}},
-        ),
-    ],
-)
-def test_headers_with_keys_are_documented(auth: Auth, schemes: Mapping[str, Mapping[str, str]]) -> None:
+def test_headers_with_keys_are_documented() -> None:
     """Each header with a key is a security scheme, and each operation in `bearer` demands all of them."""
-    found = described(evolve(PROFILE, auth=auth, bearer=("payments.create", "orders.query")))
-    told: Any = found["components"]["securitySchemes"]
-    demanded = {name: operation_of(found, name)["security"] for name in NAMES}
+    key, bearer = {"type": "apiKey", "in": "header"}, ("payments.create", "orders.query")
+    basic = {"Authorization": {"type": "http", "scheme": "basic"}}
+    two = Auth(header="X-Key", value="{public_key}", headers={"X!M": "{merchant_id}"})
+    for auth, schemes in (
+        (Auth(), {"Authorization": {"type": "http", "scheme": "bearer"}}),
+        (Auth(value="Basic {basic_user}"), basic),
+        (Auth(value="Basic {basic}"), basic),
+        (Auth(value="{secret_key}"), {"Authorization": {**key, "name": "Authorization"}}),
+        (two, {"X-Key": {**key, "name": "X-Key"}, "X_M": {**key, "name": "X!M"}}),
+    ):
+        document = described(evolve(PROFILE, auth=auth, bearer=bearer))
+        found: Any = document["components"]["securitySchemes"]
+        demanded = {name: operation_of(document, name)["security"] for name in NAMES}
 
-    assert schemes == {name: {key: each[key] for key in each if key != "description"} for name, each in told.items()}
-    assert {"payments.create", "orders.query"} == {name for name, each in demanded.items() if each}
-    assert [{name: [] for name in schemes}] == demanded["payments.create"] == demanded["orders.query"]
+        assert schemes == {
+            name: {key: each[key] for key in each if key != "description"} for name, each in found.items()
+        }
+        assert {*bearer} == {name for name, each in demanded.items() if each}
+        assert [{name: [] for name in schemes}] == demanded["payments.create"] == demanded["orders.query"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_request_is_as_documented(world: World, name: str) -> None:
     """The sandbox demands each field that the document requires, and no other one that the client sends."""
-    request, told = SAMPLES[name], operation_of(described(world.profile), name)
+    request, operation = SAMPLES[name], operation_of(described(world.profile), name)
     carried = world.fields(request)
     if not request.operation.has_body:
-        call = world.codec.call(request)
-        outgoing = encode(evolve(call, fields=carried))
+        outgoing = encode(evolve(world.codec.call(request), fields=carried))
         sent = {**outgoing.query, **outgoing.headers, **world.profile.headers}
-        documented = {each["name"] for each in told["parameters"] if each["in"] != "path"}
-        assert set(sent) == documented
+        assert set(sent) == {each["name"] for each in operation["parameters"] if each["in"] != "path"}
         return
-    schema = told["requestBody"]["content"]["application/json"]["schema"]
-    optional = [each for each in carried if each not in schema["required"]]
-    taken = [await world.reach(request, fields=world.fields(request, **{each: None})) for each in optional]
-    missed = [await world.reach(request, fields=world.fields(request, **{each: None})) for each in schema["required"]]
+    schema = operation["requestBody"]["content"]["application/json"]["schema"]
 
     assert jsonschema_rs.Draft202012Validator(schema).is_valid(carried)
-    assert schema["required"] == [each.field for each in missed]
-    assert "invalid" not in {each.why for each in taken}
+    for field in {*carried, *schema["required"]}:
+        response = await world.reach(request, fields=world.fields(request, **{field: None}))
+        assert (field in schema["required"]) is (response.why == "invalid"), field
+        assert response.field == field or field not in schema["required"]
 
 
-@pytest.mark.parametrize("name", ["orders.place", "payments.status"])
-def test_required_field_of_extra_is_documented(name: str) -> None:
-    """A field of `extra` that the profile requires is required in the document, in the body or in the query."""
-    told = operation_of(described(evolve(PROFILE, accept=Accept(required={name: ["shop"]}))), name)
-    body = at(told, "requestBody.content.application/json.schema.required", [])
+def test_required_field_of_extra_is_documented() -> None:
+    """A field of `extra` that the profile requires is required in the document, in the body or in the query.
 
-    assert "shop" in [*body, *(each["name"] for each in told["parameters"] if each["required"])]
+    The number that a payment needs in `extra` has the form of all numbers, because the sandbox takes it as one.
+    """
+    for name, field in (("orders.place", "shop"), ("payments.status", "shop"), ("payments.create", "outTradeNo")):
+        operation = operation_of(described(evolve(PROFILE, accept=Accept(required={name: [field]}))), name)
+        schema = at(operation, "requestBody.content.application/json.schema", {"required": []})
 
-
-def test_required_number_of_a_payment_is_documented() -> None:
-    """The number that a payment needs in `extra` has the form of all numbers, because the sandbox takes it as one."""
-    accept = Accept(required={"payments.create": ["outTradeNo"]})
-    told = operation_of(described(evolve(PROFILE, accept=accept)), "payments.create")
-    schema = at(told, "requestBody.content.application/json.schema.properties.outTradeNo")
-
-    assert f"^(?:{PROFILE.identifier})$" == schema["pattern"]
-
-
-async def test_is_served_to_anybody_and_holds_no_secret(world: World) -> None:
-    """`/openapi.json` needs no token, describes the ten endpoints, and contains no key."""
-    told = await world.ask("GET", f"{world.sandbox.url}/openapi.json")
-    credentials, text = world.sandbox.credentials, json.dumps(told.document)
-    keys = [credentials.secret_key, credentials.signing_key, credentials.public_key, *credentials.notification_keys]
-
-    assert (200, "3.1.0") == (told.status, told.document["openapi"])
-    assert described(world.profile) == told.document
-    paths = told.document["paths"].values()
-    assert sorted(NAMES) == sorted(each["operationId"] for path in paths for each in path.values())
-    assert [] == [key for key in keys if key and key.reveal() in text]
+        assert field in [*schema["required"], *(each["name"] for each in operation["parameters"] if each["required"])]
+        if field == "outTradeNo":
+            assert f"^(?:{PROFILE.identifier})$" == schema["properties"][field]["pattern"]
 
 
 VALUES: Final[tuple[object, ...]] = (
@@ -299,22 +277,18 @@ VALUES: Final[tuple[object, ...]] = (
 )
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_fields_are_accepted_as_described(name: str) -> None:
+def test_fields_are_accepted_as_described() -> None:
     """The sandbox accepts a value of a field if, and only if, the document's schema does."""
     words = Dialect(PROFILE)
-    schemas, _ = describe_request(words.names, operation_named(name))
     differing: list[tuple[str, object]] = []
-    for wire, argument in words.names.arguments[name].items():
-        schema = jsonschema_rs.Draft202012Validator(schemas[wire], validate_formats=True)
-        differing += [(wire, value) for value in VALUES if schema.is_valid(value) != accepts(words, argument, value)]
+    for operation in OPERATIONS:
+        schemas, _ = describe_request(words.names, operation)
+        for wire, argument in words.names.arguments[operation.name].items():
+            schema = jsonschema_rs.Draft202012Validator(schemas[wire], validate_formats=True)
+            accepted = (value for value in VALUES if schema.is_valid(value) != accepts(words, argument, value))
+            differing += [(wire, value) for value in accepted]
 
     assert [] == differing
-
-
-def operation_named(name: str) -> Operation:
-    """Return an operation by its name."""
-    return next(each for each in OPERATIONS if each.name == name)
 
 
 def accepts(words: Dialect, argument: Argument, value: object) -> bool:

@@ -1,7 +1,7 @@
 """The receiver for tests: it acknowledges genuine notifications, whichever way a profile signs them."""
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Final, Literal
+from typing import Final
 
 import aiohttp
 import pytest
@@ -72,18 +72,16 @@ async def test_genuine_notification_is_acknowledged(sandbox: Sandbox, receiver: 
 
 
 @pytest.mark.parametrize("sandbox", [PROFILE, IN_BODY, IN_HEADER], ids=lambda profile: profile.name, indirect=True)
-@pytest.mark.parametrize("change", [("450", "451"), ("SBX_PAID", "SBX_VOID")], ids="".join)
-async def test_changed_notification_is_refused(
-    change: tuple[str, str], sandbox: Sandbox, receiver: RecordingReceiver
-) -> None:
+async def test_changed_notification_is_refused(sandbox: Sandbox, receiver: RecordingReceiver) -> None:
     """A forged notification gets the profile's refusal, is recorded, and is not returned by `next`."""
     await sandbox.given.paid_order(notify_url=receiver.url)
     genuine = await receiver.next()
-    answer = await sent(receiver, genuine.headers, genuine.body.replace(*change))
+    for change in (("450", "451"), ("SBX_PAID", "SBX_VOID")):
+        answer = await sent(receiver, genuine.headers, genuine.body.replace(*change))
+        assert (400, '{"received":false}') == answer
 
-    assert (400, '{"received":false}') == answer
-    assert ["", "is not that of its body"] == [each.wrong.partition(" ")[2] for each in receiver.received]
-    with pytest.raises(WaitTimeoutError, match="1 were refused"):
+    assert ["", *["is not that of its body"] * 2] == [each.wrong.partition(" ")[2] for each in receiver.received]
+    with pytest.raises(WaitTimeoutError, match="2 were refused"):
         await receiver.next(timeout=0)
 
 
@@ -105,33 +103,20 @@ async def test_corrupted_notification_is_refused(sandbox: Sandbox, receiver: Rec
     assert ["is not that of its body"] == [each.wrong.partition(" ")[2] for each in receiver.received]
 
 
-@pytest.mark.parametrize("verification", ["none", "standard-webhooks"])
-async def test_old_timestamp_needs_a_time(verification: Literal["none", "standard-webhooks"]) -> None:
-    """The fault `old_timestamp` fires only if notifications have a time."""
-    shape = evolve(PROFILE.notification, verification=verification, signature="", time="")
-    async with Sandbox(evolve(PROFILE, notification=shape)) as sandbox, sandbox.receiver() as receiver:
-        fault = sandbox.faults.notifications.old_timestamp()
-        await sandbox.given.paid_order(notify_url=receiver.url)
-        await sandbox.settle()
-        fault.disarm()
-
-        assert (verification == "standard-webhooks") == bool(fault.fired)
-
-
-@pytest.mark.parametrize("timestamp", ["", "soon", "1000000000", "99999999999", "²"])
-def test_wrong_time_is_refused(timestamp: str) -> None:
+def test_wrong_time_is_refused() -> None:
     """A notification without a current timestamp is refused for that reason."""
-    headers = {"webhook-id": "msg_1", "webhook-timestamp": timestamp}
-    told = explain_forgery(WireNames(PROFILE), make_keys(PROFILE), headers, "{}")
+    for timestamp in ("", "soon", "1000000000", "99999999999", "²"):
+        headers = {"webhook-id": "msg_1", "webhook-timestamp": timestamp}
+        reason = explain_forgery(WireNames(PROFILE), make_keys(PROFILE), headers, "{}")
 
-    assert told.startswith("webhook-timestamp is ")
+        assert reason.startswith("webhook-timestamp is ")
 
 
 @pytest.mark.parametrize("sandbox", [IN_BODY], ids=lambda profile: profile.name, indirect=True)
-@pytest.mark.parametrize("body", ["", "{", "[]", "3", '{"data":{}}', '{"data":{"sign":"x","a":1.5}}', '{"data":[]}'])
-async def test_other_bodies_are_refused(body: str, receiver: RecordingReceiver) -> None:
+async def test_other_bodies_are_refused(receiver: RecordingReceiver) -> None:
     """Any body that is not a genuine notification is refused in the same way."""
-    assert (400, '{"received":false}') == await sent(receiver, {}, body)
+    for body in ("", "{", "[]", "3", '{"data":{}}', '{"data":{"sign":"x","a":1.5}}', '{"data":[]}'):
+        assert (400, '{"received":false}') == await sent(receiver, {}, body)
 
 
 async def test_bad_answers_in_turn(sandbox: Sandbox, receiver: RecordingReceiver) -> None:

@@ -1,21 +1,19 @@
 """Rules of the sandbox: billing periods, subscriptions, and settings of refunds."""
 
 from calendar import monthrange
-from collections.abc import AsyncIterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any
 
 import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync.errors import ConfigurationError
-from payasync.sandbox import Sandbox, rules
-from payasync.sandbox.model import Subscription
+from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.sandbox import Sandbox
 from payasync.sandbox.rules import FREQUENCIES, current_period, next_period
-from tests.sandbox.foreign import Foreign, Receiver
+from tests.sandbox.foreign import Answer, Foreign, Receiver
 
 
 def walked(start: date, frequency: str, count: int) -> list[date]:
@@ -28,9 +26,12 @@ def walked(start: date, frequency: str, count: int) -> list[date]:
     return begun
 
 
-@pytest.mark.parametrize(
-    ("start", "frequency", "expected"),
-    [
+def test_frequencies() -> None:
+    """Billing periods follow the calendar, with leap years and short months, up to the last year.
+
+    A service may name the unit of time, such as `month`. If a period began on another day, later ones do, too.
+    """
+    for start, frequency, expected in (
         (date(2027, 1, 31), "monthly", ["2027-02-28", "2027-03-31", "2027-04-30", "2027-05-31"]),
         (date(2028, 1, 31), "monthly", ["2028-02-29", "2028-03-31"]),
         (date(2028, 2, 29), "yearly", ["2029-02-28", "2030-02-28", "2031-02-28", "2032-02-29"]),
@@ -39,39 +40,18 @@ def walked(start: date, frequency: str, count: int) -> list[date]:
         (date(2027, 2, 26), "weekly", ["2027-03-05", "2027-03-12"]),
         (date(2028, 2, 28), "daily", ["2028-02-29", "2028-03-01"]),
         (date(2027, 1, 31), "MONTHLY", ["2027-02-28"]),
-    ],
-)
-def test_frequencies(start: date, frequency: str, expected: list[str]) -> None:
-    """Billing periods follow the calendar, with leap years and short months."""
-    assert expected == [day.isoformat() for day in walked(start, frequency, len(expected))]
-
-
-def test_frequency_that_has_changed() -> None:
-    """If a period began on another day than the start date's, later periods begin on that day, too."""
-    start, begun = date(2027, 1, 31), date(2027, 2, 7)
-    days = [begun]
-    for _ in range(2):
-        days.append(next_period(days[-1], "monthly", start) or begun)
-
-    assert [date(2027, 2, 7), date(2027, 3, 7), date(2027, 4, 7)] == days
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [("daily", "day"), ("weekly", "week"), ("monthly", "month"), ("quarterly", "quarter"), ("yearly", "YEAR")],
-)
-def test_units_of_time_are_frequencies(one: str, other: str) -> None:
-    """A service may name the unit of time, such as `month`, in place of the frequency."""
-    start, begun = date(2027, 1, 31), date(2027, 4, 30)
-
-    assert next_period(begun, one, start) == next_period(begun, other, start)
-    assert current_period(start, one, begun) == current_period(start, other, begun)
-
-
-@pytest.mark.parametrize("frequency", FREQUENCIES)
-def test_calendar_ends(frequency: str) -> None:
-    """After the last year there is no period."""
-    assert next_period(date(9999, 12, 31), frequency, date(9999, 12, 31)) is None
+    ):
+        assert expected == [day.isoformat() for day in walked(start, frequency, len(expected))]
+    start, begun, last = date(2027, 1, 31), date(2027, 4, 30), date(9999, 12, 31)
+    for one, other in {"daily": "day", "weekly": "week", "monthly": "month", "quarterly": "quarter"}.items() | {
+        ("yearly", "YEAR")
+    }:
+        assert next_period(begun, one, start) == next_period(begun, other, start)
+        assert current_period(start, one, begun) == current_period(start, other, begun)
+    assert {None} == {next_period(last, frequency, last) for frequency in FREQUENCIES}
+    assert [date(2027, 3, 7), date(2027, 4, 7)] == [
+        next_period(date(2027, month, 7), "monthly", start) for month in (2, 3)
+    ]
 
 
 @given(
@@ -105,183 +85,152 @@ def test_no_month_is_left_out(start: date, period: tuple[str, int]) -> None:
     assert [min(start.day, monthrange(day.year, day.month)[1]) for day in days] == [day.day for day in days]
 
 
-def test_what_is_cancelled_is_not_renewed() -> None:
-    """A late timer does not renew a cancelled subscription."""
-    cancelled = Subscription(
-        subscription_id="S1",
-        frequency="daily",
-        amount=9,
-        start_date=date(2027, 1, 31),
-        customer="{}",
-        state="cancelled",
-    )
-
-    assert cancelled is rules.renew(cancelled)
-
-
-START: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
-MONTH: Final = timedelta(days=31)
-UPDATE: Final = "/subscriptions/update"
-CANCEL: Final = "/subscriptions/cancel"
-
-
-@pytest.fixture
-async def sandbox(receiver: Receiver) -> AsyncIterator[Sandbox]:
-    """A sandbox whose time stands at noon of 31 January 2027."""
-    async with Sandbox(clock=START, webhook_url=receiver.url) as running:
-        yield running
-
-
-@pytest.fixture
-def foreign(sandbox: Sandbox, http: aiohttp.ClientSession) -> Foreign:
-    """A client that is not payasync's."""
-    return Foreign(sandbox, http)
-
-
-def told(receiver: Receiver) -> list[tuple[str, int]]:
+def notified(receiver: Receiver) -> list[tuple[str, int]]:
     """Return the event names and periods of the notifications."""
     return [(one.document["type"].partition(".")[2], one.document["data"]["period"]) for one in receiver.received]
 
 
-async def created(foreign: Foreign, **changes: Any) -> str:
-    """Create a subscription through the API, and return its number."""
-    answer = await foreign.subscribe(**{"startDate": "2027-01-31", **changes})
-    return str(answer.document["subscriptionId"])
+def billed(sandbox: Sandbox, number: str) -> list[tuple[str, int]]:
+    """Return the days and amounts of a subscription's charges."""
+    return [(one.at.date().isoformat(), one.amount) for one in sandbox.ledger.charges(number)]
 
 
-async def test_created_in_the_past_is_billed_for_this_period_only(sandbox: Sandbox) -> None:
-    """With a start date years ago, only the current period is billed, and then each next one."""
-    number = await sandbox.given.subscription(start_date=date(2000, 1, 15))
-    await sandbox.clock.advance(days=20)
+class Subscriber:
+    """A merchant whose sandbox stands at noon of 31 January 2027."""
 
-    assert ["2027-01-31", "2027-02-15"] == [one.at.date().isoformat() for one in sandbox.ledger.charges(number)]
+    def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+        self.foreign = Foreign(sandbox, http)
 
+    async def create(self, **changes: Any) -> str:
+        """Create a subscription through the API, and return its number."""
+        answer = await self.foreign.subscribe(**{"startDate": "2027-01-31", **changes})
+        return str(answer.document["subscriptionId"])
 
-async def test_update_counts_from_the_next_period_on(sandbox: Sandbox, foreign: Foreign) -> None:
-    """An updated amount or frequency takes effect with the next period."""
-    number = await created(foreign)
-    changes = {"subscriptionId": number, "amount": 1000, "billingFrequency": "yearly"}
-    updated = await foreign.send("POST", UPDATE, json=changes, headers=foreign.bearer)
-    await sandbox.clock.advance(days=28 + 366)
-
-    assert (200, 1000, "yearly") == (
-        updated.status,
-        updated.document["amount"],
-        updated.document["billingFrequency"],
-    )
-    assert [("2027-01-31", 900), ("2027-02-28", 1000), ("2028-02-29", 1000)] == [
-        (one.at.date().isoformat(), one.amount) for one in sandbox.ledger.charges(number)
-    ]
+    async def send(self, action: str, number: str, **fields: object) -> Answer:
+        """Update or cancel a subscription."""
+        given = {"subscriptionId": number, **fields}
+        return await self.foreign.send("POST", f"/subscriptions/{action}", json=given, headers=self.foreign.bearer)
 
 
-async def test_start_that_is_brought_forward_begins_it(sandbox: Sandbox, foreign: Foreign, receiver: Receiver) -> None:
-    """If a scheduled subscription is updated to start today, it becomes active and is billed."""
-    number = await created(foreign, startDate="2027-03-01")
-    changes = {"subscriptionId": number, "startDate": "2027-01-31", "amount": 1000}
-    updated = await foreign.send("POST", UPDATE, json=changes, headers=foreign.bearer)
-    await sandbox.settle()
-
-    assert (200, "SBX_ACTIVE") == (updated.status, updated.document["status"])
-    assert ([("started", 1)], [1000]) == (told(receiver), [one.amount for one in sandbox.ledger.charges(number)])
+@pytest.fixture
+def subscriber(frozen: Sandbox, http: aiohttp.ClientSession) -> Subscriber:
+    """A merchant with subscriptions."""
+    return Subscriber(frozen, http)
 
 
-async def test_third_failure_in_a_row_cancels(sandbox: Sandbox, receiver: Receiver) -> None:
-    """A success resets the count of failed charges. Three failures in a row cancel the subscription."""
-    number = await sandbox.given.subscription("daily")
-    await sandbox.bank.fail_renewals(number, 2)
-    await sandbox.clock.advance(days=3)
-    await sandbox.bank.fail_renewals(number, 100)
-    report = await sandbox.clock.advance(days=100)
+async def test_updates_count_from_the_next_period_on(
+    frozen: Sandbox, subscriber: Subscriber, receiver: Receiver
+) -> None:
+    """An updated amount or frequency takes effect with the next period. Of past periods, only the current is billed.
 
-    assert "cancelled" == sandbox.ledger.subscription_state(number)
+    A scheduled subscription that is updated to start today becomes active and is billed.
+    """
+    number, later = await subscriber.create(), await subscriber.create(startDate="2027-03-01")
+    old = await frozen.given.subscription(start_date=date(2000, 1, 15))
+    updated = await subscriber.send("update", number, amount=1000, billingFrequency="yearly")
+    forward = await subscriber.send("update", later, startDate="2027-01-31", amount=1000)
+    await frozen.settle()
+    started = notified(receiver), billed(frozen, later)
+    await frozen.clock.advance(days=20)
+    current = billed(frozen, old)
+    await frozen.clock.advance(days=8 + 366)
+
+    terms = updated.document["amount"], updated.document["billingFrequency"]
+    assert (200, 1000, "yearly") == (updated.status, *terms)
+    assert (200, "SBX_ACTIVE") == (forward.status, forward.document["status"])
+    assert ([("started", 1)], [("2027-01-31", 1000)]) == started
+    assert ["2027-01-31", "2027-02-15"] == [day for day, _ in current]
+    assert [("2027-01-31", 900), ("2027-02-28", 1000), ("2028-02-29", 1000)] == billed(frozen, number)
+
+
+async def test_third_failure_in_a_row_cancels(frozen: Sandbox, receiver: Receiver) -> None:
+    """A success resets the count of failed charges. Three failures in a row cancel the subscription.
+
+    `fail_renewals` with `times=0` lets charges succeed again. A cancelled subscription has no charges to fail.
+    """
+    number, spared = await frozen.given.subscription("daily"), await frozen.given.subscription()
+    for times in (3, 0):
+        await frozen.bank.fail_renewals(spared, times)
+    await frozen.bank.fail_renewals(number, 2)
+    await frozen.clock.advance(days=3)
+    await frozen.bank.fail_renewals(number, 100)
+    report = await frozen.clock.advance(days=100)
+    with pytest.raises(InvalidArgumentError, match="the subscription is cancelled") as refused:
+        await frozen.bank.fail_renewals(number)
+    events = [each for each in notified(receiver) if each[0] != "renewed" or each[1] == 4]
+
+    assert ("cancelled", "active") == tuple(frozen.ledger.subscription_state(each) for each in (number, spared))
     assert [("past_due", 2), ("past_due", 3), ("renewed", 4), ("past_due", 5), ("past_due", 6), ("cancelled", 7)] == (
-        told(receiver)
+        events[:6]
     )
     assert ["subscription past_due", "subscription past_due", "subscription cancelled"] == [
-        one.what for one in report if one.what.startswith("subscription ")
+        one.what for one in report if one.what.startswith("subscription ") and one.number == number
     ]
-
-
-async def test_failing_can_be_taken_back(sandbox: Sandbox) -> None:
-    """`fail_renewals` with `times=0` lets charges succeed again."""
-    number = await sandbox.given.subscription()
-    await sandbox.bank.fail_renewals(number, 3)
-    await sandbox.bank.fail_renewals(number, 0)
-    await sandbox.clock.advance(MONTH)
-
-    assert "active" == sandbox.ledger.subscription_state(number)
+    assert "subscription_id" == refused.value.field
 
 
 @pytest.mark.parametrize("flag", [True, "true"])
-async def test_cancel_at_period_end(sandbox: Sandbox, foreign: Foreign, receiver: Receiver, flag: object) -> None:
+async def test_cancel_at_period_end(frozen: Sandbox, subscriber: Subscriber, receiver: Receiver, flag: object) -> None:
     """With `atPeriodEnd`, a cancelled subscription stays active until its period ends, and is not billed again."""
-    number = await created(foreign)
-    fields = {"subscriptionId": number, "atPeriodEnd": flag}
-    answers = [await foreign.send("POST", CANCEL, json=fields, headers=foreign.bearer) for _ in range(2)]
-    await sandbox.clock.advance(days=27)
-    before = sandbox.ledger.subscription_state(number), told(receiver)
-    await sandbox.clock.advance(days=365)
+    number = await subscriber.create()
+    answers = [await subscriber.send("cancel", number, atPeriodEnd=flag) for _ in range(2)]
+    await frozen.clock.advance(days=27)
+    before = frozen.ledger.subscription_state(number), notified(receiver)
+    await frozen.clock.advance(days=365)
 
     assert [(200, "SBX_ACTIVE")] * 2 == [(one.status, one.document["status"]) for one in answers]
-    assert (("active", []), "cancelled") == (before, sandbox.ledger.subscription_state(number))
-    assert ([("cancelled", 1)], 1) == (told(receiver), len(sandbox.ledger.charges(number)))
+    assert (("active", []), "cancelled") == (before, frozen.ledger.subscription_state(number))
+    assert ([("cancelled", 1)], 1) == (notified(receiver), len(billed(frozen, number)))
 
 
-@pytest.mark.parametrize(
-    ("start", "fields"),
-    [
-        ("2027-01-31", {}),
-        ("2027-01-31", {"atPeriodEnd": False}),
-        ("2027-01-31", {"atPeriodEnd": "false"}),
-        ("2027-03-01", {"atPeriodEnd": True}),
-    ],
-    ids=str,
-)
-async def test_cancel_immediately(sandbox: Sandbox, foreign: Foreign, start: str, fields: dict[str, object]) -> None:
-    """Without `atPeriodEnd`, or before its start, a subscription is cancelled immediately, and never billed again."""
-    number = await created(foreign, startDate=start)
-    before = sandbox.ledger.charges(number)
-    answer = await foreign.send("POST", CANCEL, json={"subscriptionId": number, **fields}, headers=foreign.bearer)
-    await sandbox.clock.advance(days=365)
+async def test_cancel_immediately(frozen: Sandbox, subscriber: Subscriber) -> None:
+    """Without `atPeriodEnd`, or before its start, a subscription is cancelled immediately, and never billed again.
 
-    assert (200, "SBX_CANCELLED") == (answer.status, answer.document["status"])
-    assert ("cancelled", before) == (sandbox.ledger.subscription_state(number), sandbox.ledger.charges(number))
+    A flag that is neither true nor false is refused, and so is an unknown frequency, with the known ones.
+    """
+    number = await subscriber.create()
+    for flag in (1, "yes", None, [], {}):
+        answer = await subscriber.send("cancel", number, atPeriodEnd=flag)
 
+        assert (422, "atPeriodEnd") == (answer.status, answer.document["field"])
+        assert "active" == frozen.ledger.subscription_state(number)
+    known = "one of daily, day, weekly, week, monthly, month, quarterly, quarter, yearly, year"
+    for word in ("hourly", "months", "", "1"):
+        answer = await subscriber.foreign.subscribe(billingFrequency=word)
 
-@pytest.mark.parametrize("flag", [1, "yes", None, [], {}])
-async def test_neither_yes_nor_no(sandbox: Sandbox, foreign: Foreign, flag: object) -> None:
-    """An `atPeriodEnd` that is neither true nor false is refused, and nothing is cancelled."""
-    number = await created(foreign)
-    fields = {"subscriptionId": number, "atPeriodEnd": flag}
-    answer = await foreign.send("POST", CANCEL, json=fields, headers=foreign.bearer)
+        assert ((422, "SBX_INVALID"), "billingFrequency") == (answer.told, answer.document["field"])
+        assert known in answer.document["message"]
+    cases: list[tuple[str, dict[str, object], int]] = [
+        ("2027-01-31", {}, 1),
+        ("2027-01-31", {"atPeriodEnd": False}, 1),
+        ("2027-01-31", {"atPeriodEnd": "false"}, 1),
+        ("2027-03-01", {"atPeriodEnd": True}, 0),
+    ]
+    cancelled = list[tuple[str, int]]()
+    for start, fields, charges in cases:
+        cancelled.append((await subscriber.create(startDate=start), charges))
+        answer = await subscriber.send("cancel", cancelled[-1][0], **fields)
 
-    assert (422, "atPeriodEnd") == (answer.status, answer.document["field"])
-    assert "active" == sandbox.ledger.subscription_state(number)
+        assert (200, "SBX_CANCELLED") == (answer.status, answer.document["status"])
+    await frozen.clock.advance(days=365)
 
-
-@pytest.mark.parametrize("word", ["hourly", "months", "", "1"])
-async def test_unknown_frequency(foreign: Foreign, word: str) -> None:
-    """An unknown frequency is refused, and the message lists the known ones."""
-    answer = await foreign.subscribe(billingFrequency=word)
-
-    assert ((422, "SBX_INVALID"), "billingFrequency") == (answer.told, answer.document["field"])
-    assert (
-        "one of daily, day, weekly, week, monthly, month, quarterly, quarter, yearly, year"
-        in answer.document["message"]
-    )
+    for each, charges in cancelled:
+        assert ("cancelled", charges) == (frozen.ledger.subscription_state(each), len(billed(frozen, each)))
 
 
-@pytest.mark.parametrize(
-    ("setting", "values"),
-    [
-        ("refunds", ["", "succeeded", "hand", None, 5, timedelta(), timedelta(days=-1), []]),
-        ("repeated_refunds", ["", "once", None, True]),
-    ],
-)
-def test_invalid_setting_is_refused(setting: str, values: list[Any]) -> None:
-    """An invalid value for how refunds end, or for repeated numbers, is refused with the name of the setting."""
-    for value in values:
-        with pytest.raises(ConfigurationError, match=f"^{setting} must be") as refused:
-            Sandbox(**{setting: value})
+def test_invalid_setting_is_refused() -> None:
+    """An invalid value of a sandbox's setting is refused with the setting's name and the rule."""
+    wrong: dict[str, tuple[str, list[Any]]] = {
+        "refunds": ("", ["", "succeeded", "hand", None, 5, timedelta(), timedelta(days=-1), []]),
+        "repeated_refunds": ("", ["", "once", None, True]),
+        "failures": ('.*"status" or "200"', ["202"]),
+        "db": (" the path of a file, or ':memory:', not 5", [5]),
+        "profile": (r" a Profile, such as Profile\.from_file gives", ["service.toml", None]),
+        "webhook_url": (" an absolute http or https URL", ["nonsense", "ftp://x", "http://", "", 7]),
+    }
+    for setting, (rule, values) in wrong.items():
+        for value in values:
+            with pytest.raises(ConfigurationError, match=f"^{setting} must be{rule}") as refused:
+                Sandbox(**{setting: value})
 
-        assert setting == refused.value.field
+            assert setting == refused.value.field

@@ -18,6 +18,7 @@ from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import Dialect, Outgoing, WireNames
 from payasync.sandbox.signatures import ServiceSigner, make_keys, new_private_key, verify
 from payasync.sandbox.store import Store
+from payasync.signing import UnsignedRequest
 from payasync.signing.schemes import SignatureScheme
 from tests.foreign.signatures import hmac_sha256
 
@@ -40,8 +41,7 @@ NESTED: Final = {"customer": {"name": "Zoë", "tags": [1, "a"]}}
 
 def pairs(**options: Any) -> SortedPairs:
     """Return an HMAC-SHA256 scheme in hex with these options changed."""
-    told: dict[str, Any] = {"algorithm": "hmac-sha256", "encoding": "hex", **options}
-    return SortedPairs(**told)
+    return SortedPairs(**{"algorithm": "hmac-sha256", "encoding": "hex", **options})
 
 
 @pytest.mark.parametrize(
@@ -103,20 +103,19 @@ def test_vectors(scheme: SignatureScheme, fields: dict[str, Any], signature: str
     ]
 
 
-@pytest.mark.parametrize("name", ["rsa-sha256", "rsa-sha512", "ed25519"])
-@pytest.mark.parametrize("encoding", ["hex", "base64"])
-def test_asymmetric(name: str, encoding: str) -> None:
+def test_asymmetric() -> None:
     """RSA and Ed25519 signatures of another library are accepted; changed texts and bytes are refused."""
-    key = new_private_key(name)
-    raw = _signed(name, key)
-    signature = raw.hex() if encoding == "hex" else base64.b64encode(raw).decode()
-    scheme = pairs(algorithm=name, encoding=encoding)
     changed = {**FIELDS, "totalAmt": 451}
+    for name in ("rsa-sha256", "rsa-sha512", "ed25519"):
+        key = new_private_key(name)
+        raw = _signed(name, key)
+        for encoding, signature in (("hex", raw.hex()), ("base64", base64.b64encode(raw).decode())):
+            scheme = pairs(algorithm=name, encoding=encoding)
 
-    assert [True, False, False, False] == [
-        verify(scheme, fields, text, path=PATH, key=Secret(key))
-        for fields, text in [(FIELDS, signature), (changed, signature), (FIELDS, "é!"), (FIELDS, signature[:8])]
-    ]
+            assert [True, False, False, False] == [
+                verify(scheme, fields, text, path=PATH, key=Secret(key))
+                for fields, text in [(FIELDS, signature), (changed, signature), (FIELDS, "é!"), (FIELDS, signature[:8])]
+            ], (name, encoding)
 
 
 def _signed(name: str, pem: str) -> bytes:
@@ -131,21 +130,44 @@ def _signed(name: str, pem: str) -> bytes:
 class Reversed:
     """A merchant's own scheme: the signature is the order's number backwards."""
 
-    def sign(self, fields: Any, *, path: str, key: Secret) -> str:  # noqa: ARG002 - the protocol's
+    async def sign(self, fields: Any, *, path: str, key: Secret) -> str:
         """Sign."""
-        return str(fields["outTradeNo"])[::-1]
+        return f"{fields['outTradeNo']}{path}{key.reveal()}"[::-1]
 
     def verify(self, fields: Any, signature: str, *, path: str, key: Secret) -> bool:
         """Verify a signature; if it is too long, raise an error of payasync, or another one."""
-        if len(signature) > 10:
-            raise InvalidArgumentError("too long") if len(signature) < 20 else KeyError(signature)
-        return signature == self.sign(fields, path=path, key=key)
+        if len(signature) > 50:
+            raise InvalidArgumentError("too long") if len(signature) < 60 else KeyError(signature)
+        return signature == f"{fields['outTradeNo']}{path}{key.reveal()}"[::-1]
 
 
-@pytest.mark.parametrize(("signature", "genuine"), [("1T", True), ("T1", False), ("x" * 11, False), ("x" * 20, False)])
-def test_scheme_of_ones_own_is_asked(signature: str, *, genuine: bool) -> None:
-    """A custom scheme verifies its own signatures; if it raises an error, the signature is invalid."""
-    assert genuine == verify(Reversed(), FIELDS, signature, path=PATH, key=KEY)
+class Signing:
+    """A scheme of the merchant's own that only makes signatures."""
+
+    def sign_request(self, request: UnsignedRequest, *, key: Secret) -> dict[str, str]:
+        """Return one header."""
+        return {"X-Sign": f"{request.nonce}{len(key.reveal())}"}
+
+
+async def test_custom_scheme() -> None:
+    """A custom scheme verifies and makes signatures; if it raises an error, the signature is invalid.
+
+    The title warns that only this scheme checks signatures, or that nobody checks them.
+    """
+    genuine = f"T1{PATH}{KEY.reveal()}"[::-1]
+    signer = signer_of(signature=Reversed(), answer=AnswerShape(signature="seal"))
+    sent = await signer.sign_answer(outgoing({"outTradeNo": "1"}), QUERY)
+    titles = [WireNames(Profile(name="shop", signature=each)).title for each in (None, Reversed(), Signing())]
+    async with Sandbox(Profile(signature=Signing())) as running, running.session() as pay:
+        assert (await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")).data
+
+    assert [True, False, False, False] == [
+        verify(Reversed(), FIELDS, text, path=PATH, key=KEY) for text in (genuine, "T1", "x" * 51, "x" * 60)
+    ]
+    assert f"1{QUERY}service key"[::-1] == sent.document["seal"]
+    assert "shop" == titles[0]
+    assert "shop: signatures are made and checked by its own Reversed, by nothing else" == titles[1]
+    assert "shop: signatures are not checked, because Signing only makes them" == titles[2]
 
 
 SERVICE_KEY: Final = Secret("service key")
@@ -157,8 +179,7 @@ QUERY: Final = "/payment/orderquery"
 def signer_of(**parts: Any) -> ServiceSigner:
     """Return the signer of a profile with these parts."""
     now = datetime(2027, 1, 31, tzinfo=UTC)
-    told: dict[str, Any] = {"signature": SCHEME, **parts}
-    return ServiceSigner(Dialect(Profile(**told)), KEYS, now=lambda: now)
+    return ServiceSigner(Dialect(Profile(**{"signature": SCHEME, **parts})), KEYS, now=lambda: now)
 
 
 async def notified(signer: ServiceSigner, body: str) -> Any:
@@ -172,127 +193,80 @@ def outgoing(document: dict[str, Any]) -> Outgoing:
     return Outgoing(status=200, code="OK", headers={}, document=document)
 
 
-async def test_answer_is_signed_over_the_object_that_holds_the_signature() -> None:
-    """A response is signed over all fields of the object that holds the signature, with a nonce of its own."""
-    signer = signer_of(answer=AnswerShape(data="data", signature="data.seal"))
-    sent = await signer.sign_answer(outgoing({"code": "OK", "data": {"a": "1"}}), QUERY)
+async def test_response_is_signed_over_the_object_that_holds_the_signature() -> None:
+    """A response is signed over all fields of the object that holds the signature, with a nonce of its own.
+
+    Null, true and a number are signed as the body shows them. A message has no delimiter, because the client would
+    refuse the response.
+    """
+    scheme = pairs(skip_null=False, booleans="json", numbers="text")
+    signer = signer_of(signature=scheme, answer=AnswerShape(message="data.text", data="data", signature="data.seal"))
+    payload = {"a": None, "b": True, "c": 1e-7, "text": "a=b & c"}
+    sent = await signer.sign_answer(outgoing({"code": "OK", "data": payload}), QUERY)
     fields = dict(sent.document["data"])
-    signature = fields.pop("seal")
+    text = f"a=null&b=true&c=1e-07&nonceStr={fields['nonceStr']}&text=a b   c"
 
-    assert {"a", "nonceStr"} == set(fields)
-    assert SCHEME.verify(fields, signature, path=QUERY, key=SERVICE_KEY)
-
-
-async def test_words_for_people_do_not_split_the_text() -> None:
-    """A message in a signed object contains no delimiter, because the client would refuse the response."""
-    signer = signer_of(answer=AnswerShape(message="text", signature="seal"))
-    sent = await signer.sign_answer(outgoing({"text": "a=b & c"}), QUERY)
-    fields = dict(sent.document)
-    signature = fields.pop("seal")
-
-    assert "a b   c" == fields["text"]
-    assert SCHEME.verify(fields, signature, path=QUERY, key=SERVICE_KEY)
+    assert hmac_sha256(text, SERVICE_KEY.reveal()) == fields.pop("seal")
+    assert {"a", "b", "c", "text", "nonceStr"} == set(fields)
 
 
-async def test_scheme_of_ones_own_makes_its_own_signature() -> None:
-    """A custom scheme signs responses; its `sign` may be a coroutine function."""
-
-    class AsyncReversed:
-        async def sign(self, fields: Any, *, path: str, key: Secret) -> str:
-            return f"{fields['a']}{path}{key.reveal()}"[::-1]
-
-        def verify(self, fields: Any, signature: str, *, path: str, key: Secret) -> bool:
-            raise NotImplementedError
-
-    signer = signer_of(signature=AsyncReversed(), answer=AnswerShape(signature="seal"))
-    sent = await signer.sign_answer(outgoing({"a": "1"}), QUERY)
-
-    assert f"1{QUERY}service key"[::-1] == sent.document["seal"]
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        {"answer": AnswerShape(data="data", signature="seal")},
-        {"answer": AnswerShape(data="data", payment_id="pay.id", signature="data.seal")},
-        {"notification": NotificationShape(verification="body", data="data", signature="seal")},
-        {"notification": NotificationShape(verification="body", signature="seal", out_trade_no="order.no")},
-    ],
-)
-async def test_objects_that_the_scheme_refuses(parts: dict[str, Any]) -> None:
+async def test_objects_that_the_scheme_refuses() -> None:
     """A profile whose objects can never be signed is refused at the start; the error names the part to change."""
-    sandbox = Sandbox(Profile(signature=SCHEME, **parts))
-    with pytest.raises(ConfigurationError, match="refuses to sign an object") as refused:
-        await sandbox.start()
+    answers = {"data": "data", "signature": "seal"}, {"data": "data", "payment_id": "pay.id", "signature": "data.seal"}
+    notified = {"data": "data", "signature": "seal"}, {"signature": "seal", "out_trade_no": "order.no"}
+    wrong: list[dict[str, Any]] = [
+        *({"answer": AnswerShape(**each)} for each in answers),  # type: ignore[arg-type] # paths
+        *({"notification": NotificationShape(verification="body", **each)} for each in notified),  # type: ignore[arg-type]
+    ]
+    for parts in wrong:
+        with pytest.raises(ConfigurationError, match="refuses to sign an object") as refused:
+            await Sandbox(Profile(signature=SCHEME, **parts)).start()
 
-    assert "signature.nested" == refused.value.field
+        assert "signature.nested" == refused.value.field
 
 
 async def test_each_attempt_has_a_nonce_of_its_own() -> None:
-    """A redelivery has its own nonce, signature and time of delivery, and the event's own time stays as it was."""
+    """A redelivery has its own nonce, signature and time of delivery, and the event's own time stays as it was.
+
+    If the profile does not place the body's signature, it is `sign` in the payload.
+    """
     shape = NotificationShape(verification="body", signature="seal", time="at", event_time="paid")
     signer = signer_of(notification=shape)
     first, second = [await notified(signer, '{"a":"1","at":"before","paid":"before"}') for _ in range(2)]
-    differing = {name for name in first if first[name] != second[name]}
+    unplaced = signer_of(notification=NotificationShape(verification="body", data="data"))
 
-    assert {"nonceStr", "seal"} == differing
+    assert {"nonceStr", "seal"} == {name for name in first if first[name] != second[name]}
     assert ("2027-01-31T00:00:00.000Z", "before") == (first["at"], first["paid"])
+    assert {"a", "nonceStr", "sign"} == set((await notified(unplaced, '{"data":{"a":"1"}}'))["data"])
 
 
-@pytest.mark.parametrize("verification", ["none", "header"])
-async def test_time_that_is_not_judged_stays(verification: Any) -> None:
+async def test_time_that_is_not_judged_stays() -> None:
     """A time in the body that no window judges is the same in each delivery."""
     header = SignedHeader(signature="X-Sign", timestamp="X-Time", text="{timestamp}{body}")
-    shape = NotificationShape(verification=verification, time="at", header=header if verification == "header" else None)
-
-    assert "before" == (await notified(signer_of(notification=shape), '{"at":"before"}'))["at"]
-
-
-async def test_signature_without_a_place_stands_in_the_payload() -> None:
-    """If the profile does not place the body's signature, it is `sign` in the payload."""
-    signer = signer_of(notification=NotificationShape(verification="body", data="data"))
-
-    assert {"a", "nonceStr", "sign"} == set((await notified(signer, '{"data":{"a":"1"}}'))["data"])
+    for shape in (
+        NotificationShape(verification="none", time="at"),
+        NotificationShape(verification="header", time="at", header=header),
+    ):
+        assert "before" == (await notified(signer_of(notification=shape), '{"at":"before"}'))["at"]
 
 
-@pytest.mark.parametrize(("prehash", "skip_null"), [("", True), ("sha256", False), ("sha256-hex", False)])
-async def test_client_and_sandbox_agree_on_values(prehash: Any, *, skip_null: bool) -> None:
+async def test_client_and_sandbox_agree_on_values() -> None:
     """The sandbox accepts the client's signature over null, booleans and objects."""
-    scheme = SortedPairs(
-        algorithm="hmac-sha256",
-        encoding="hex",
-        prehash=prehash,
-        skip_null=skip_null,
-        booleans="json",
-        numbers="text",
-        nested="json",
-    )
-    profile = Profile(signature=scheme, answer=AnswerShape(data="data", signature="data.seal", order_status="state"))
+    hashes: list[tuple[Any, bool]] = [("", True), ("sha256", False), ("sha256-hex", False)]
+    answer = AnswerShape(data="data", signature="data.seal", order_status="state")
     extra = {"note": None, "vip": True, "new": False, "more": {"a": [None, True]}}
-    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
-        placed = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1", extra=extra)
+    for prehash, skip_null in hashes:
+        scheme = pairs(prehash=prehash, skip_null=skip_null, booleans="json", numbers="text", nested="json")
+        async with Sandbox(Profile(signature=scheme, answer=answer)) as sandbox, sandbox.session() as pay:
+            placed = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1", extra=extra)
 
-    assert placed.document["data"]["seal"]
-
-
-async def test_sandbox_signs_the_values_that_it_sends() -> None:
-    """The sandbox signs null, true and a number as the body shows them."""
-    scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", skip_null=False, booleans="json", numbers="text")
-    signer = signer_of(signature=scheme, answer=AnswerShape(signature="seal"))
-    sent = await signer.sign_answer(outgoing({"a": None, "b": True, "c": 1e-7}), QUERY)
-    text = f"a=null&b=true&c=1e-07&nonceStr={sent.document['nonceStr']}"
-
-    assert hmac_sha256(text, SERVICE_KEY.reveal()) == sent.document["seal"]
+        assert placed.document["data"]["seal"]
 
 
-PRIVATE: Final = Profile(signature=SortedPairs(algorithm="ed25519", encoding="base64"))
-
-
-def test_each_algorithm_has_a_key_of_its_kind() -> None:
+def test_each_algorithm_has_a_key_of_its_kind(store: Store) -> None:
     """If a database is opened with another profile, it gets a signing key for it, and keeps its other keys."""
-    store = Store(":memory:")
-    shared, private, again = (make_keys(profile, store.stored_key).merchant for profile in (PROFILE, PRIVATE, PROFILE))
-    store.close()
+    private = Profile(signature=SortedPairs(algorithm="ed25519", encoding="base64"))
+    first, other, again = (make_keys(profile, store.stored_key).merchant for profile in (PROFILE, private, PROFILE))
 
-    assert (shared, shared.secret_key) == (again, private.secret_key)
-    assert shared.signing_key != private.signing_key
+    assert (first, first.secret_key) == (again, other.secret_key)
+    assert first.signing_key != other.signing_key

@@ -3,9 +3,7 @@
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing, suppress
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -20,13 +18,12 @@ from payasync.sandbox.model import Answered, Notification, Order, Refund, Refuse
 from payasync.sandbox.store import APPLICATION, VERSION, Store
 from tests.inside import connection_of, store_of
 from tests.sandbox.admin import Operator
-from tests.sandbox.foreign import Receiver
+from tests.sandbox.foreign import NOON, Receiver
 
 ORDER: Final = Order(out_trade_no="T1", payment_id="P1", token="t", origin="order", total_amt=450, currency="CAD")
 SUBSCRIPTION: Final = Subscription(
     subscription_id="S1", frequency="monthly", amount=9, start_date="2027-01-31", customer="{}"
 )
-NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 
 
 async def test_no_statement_scans_a_table(receiver: Receiver, http: aiohttp.ClientSession) -> None:
@@ -113,12 +110,6 @@ PAGES_IN_HEADER: Final = 28
 """Where the header of an SQLite file says how many pages it has."""
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """The path of a database that does not exist yet."""
-    return tmp_path / "sandbox.db"
-
-
 def call(name: str) -> Answered:
     """Return a call that can be stored."""
     return Answered(operation=name, status=200, code="OK")
@@ -130,17 +121,20 @@ def names(store: Store) -> list[str]:
 
 
 def test_transaction_is_all_or_nothing(store: Store) -> None:
-    """If a transaction raises, nothing is stored, and `after_commit` is not called."""
-    told = list[str]()
-    store.after_commit = lambda: told.append("committed")
+    """If a transaction raises, nothing is stored, and `after_commit` is not called. A savepoint undoes itself only."""
+    commits = list[str]()
+    store.after_commit = lambda: commits.append("committed")
     with suppress(ZeroDivisionError), store.transaction():
         store.add(call("a"))
         raise ZeroDivisionError
     undone = names(store)
     with store.transaction():
         store.add(call("b"))
+        with suppress(RefusedError), store.savepoint():
+            store.add(call("c"))
+            raise RefusedError("wrong_state", "no")
 
-    assert ([], ["b"], ["committed"]) == (undone, names(store), told)
+    assert ([], ["b"], ["committed"]) == (undone, names(store), commits)
 
 
 def test_last_words_of_a_transaction(store: Store) -> None:
@@ -161,98 +155,72 @@ def test_last_words_of_a_transaction(store: Store) -> None:
     assert ["0", "a", "2", "c"] == names(store)
 
 
-def test_savepoint_undoes_itself_only(store: Store) -> None:
-    """If a savepoint raises, its changes are undone, and earlier ones of the same transaction stay."""
-    with store.transaction():
-        store.add(call("a"))
-        with suppress(RefusedError), store.savepoint():
-            store.add(call("b"))
-            raise RefusedError("wrong_state", "no")
+def test_file_is_its_owners(tmp_path: Path) -> None:
+    """Only its owner can read a new file, which contains keys; its header names the program and the schema version.
 
-    assert ["a"] == names(store)
-
-
-def test_file_is_its_owners(path: Path) -> None:
-    """Only its owner can read the file, which contains keys; its header names the program and the schema version."""
-    Store(str(path)).close()
-
-    with closing(sqlite3.connect(path)) as found:
-        assert (APPLICATION, VERSION) == tuple(
-            found.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-        )
+    An existing empty file is used as a new database.
+    """
+    path, empty = tmp_path / "sandbox.db", tmp_path / "empty.db"
+    empty.touch()
+    for file in (path, empty):
+        Store(str(file)).close()
+        with closing(sqlite3.connect(file)) as found:
+            assert [APPLICATION, VERSION] == [
+                found.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+            ]
     assert 0 == path.stat().st_mode & 0o077
 
 
-def test_one_sandbox_to_a_file(path: Path) -> None:
+def test_one_sandbox_to_a_file(tmp_path: Path) -> None:
     """While one sandbox has a file open, another is refused, in this process and in others."""
-    first, fields = Store(str(path)), list[str | None]()
+    path = str(tmp_path / "sandbox.db")
+    first = Store(path)
     for _ in range(2):
         with pytest.raises(ConfigurationError, match="another sandbox has it open") as refused:
-            Store(str(path))
-        fields.append(refused.value.field)
-    code = f"from payasync.sandbox.store import Store; Store({str(path)!r})"
+            Store(path)
+        assert "db" == refused.value.field
+    code = f"from payasync.sandbox.store import Store; Store({path!r})"
     elsewhere = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    with first.transaction():
-        first.add(call("a"))
+    first.add(call("a"))
     first.close()
-    with closing(Store(str(path))) as second:
-        kept = len(names(second))
-
-    assert (["db", "db"], 1) == (fields, kept)
+    with closing(Store(path)) as second:
+        assert ["a"] == names(second)
     assert "another sandbox has it open" in elsewhere.stderr
 
 
-def another_programs(path: Path) -> None:
-    """Make a database of another program."""
-    with closing(sqlite3.connect(path)) as made:
-        made.execute("PRAGMA journal_mode = WAL")
-        made.execute("CREATE TABLE orders (id)")
-
-
-def of_another_version(path: Path) -> None:
-    """Make a sandbox's database of another schema version."""
-    Store(str(path)).close()
-    with closing(sqlite3.connect(path)) as made:
-        made.execute(f"PRAGMA user_version = {VERSION + 1}")
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda path: path.write_text("notes\n" * 100), "is not a database"),
-        (lambda path: path.write_bytes(b"SQLite format 3\0" + b"\0" * 84), "cannot use"),
-        (another_programs, "of another program, or of an older payasync"),
-        (of_another_version, f"its schema is of version {VERSION + 1}, and this payasync's of {VERSION}"),
-        (lambda path: path.mkdir(), "is not a regular file. Name another file"),
-    ],
-)
-def test_file_of_somebody_else(path: Path, make: Callable[[Path], object], words: str) -> None:
+def test_file_of_somebody_else(tmp_path: Path) -> None:
     """A file that is not a sandbox's database of this version is refused with the reason, and not changed."""
-    make(path)
-    before = {file.name: file.is_file() and file.read_bytes() for file in path.parent.iterdir()}
-    with pytest.raises(ConfigurationError, match=words) as refused:
-        Store(str(path))
+    files = [tmp_path / name / "sandbox.db" for name in ("notes", "header", "other", "version", "folder", "missing")]
+    notes, header, other, version, folder, missing = files
+    for file in files[:-1]:
+        file.parent.mkdir()
+    notes.write_text("notes\n" * 100, encoding="utf-8")
+    header.write_bytes(b"SQLite format 3\0" + b"\0" * 84)
+    folder.mkdir()
+    Store(str(version)).close()
+    for file, statement in ((other, "CREATE TABLE orders (id)"), (version, f"PRAGMA user_version = {VERSION + 1}")):
+        with closing(sqlite3.connect(file)) as made:
+            made.execute("PRAGMA journal_mode = WAL")
+            made.execute(statement)
+    for file, words in (
+        (notes, "is not a database"),
+        (header, "cannot use"),
+        (other, "of another program, or of an older payasync"),
+        (version, f"its schema is of version {VERSION + 1}, and this payasync's of {VERSION}"),
+        (folder, "is not a regular file. Name another file"),
+        (missing, "cannot use .* No such file"),
+    ):
+        before = {each: each.is_file() and each.read_bytes() for each in file.parent.glob("*")}
+        with pytest.raises(ConfigurationError, match=words) as refused:
+            Store(str(file))
 
-    assert "db" == refused.value.field
-    assert before == {file.name: file.is_file() and file.read_bytes() for file in path.parent.iterdir()}
+        assert "db" == refused.value.field
+        assert before == {each: each.is_file() and each.read_bytes() for each in file.parent.glob("*")}
 
 
-def test_file_that_cannot_be_made(path: Path) -> None:
-    """If the folder is missing, `ConfigurationError` names the path."""
-    with pytest.raises(ConfigurationError, match=r"db: cannot use .* No such file"):
-        Store(str(path / "below"))
-
-
-def test_empty_file_is_filled(path: Path) -> None:
-    """An existing empty file is used as a new database."""
-    path.touch()
-    Store(str(path)).close()
-    with closing(Store(str(path))) as again:
-        assert 0 == len(names(again))
-
-
-def test_file_of_an_earlier_payasync_gets_what_it_lacks(path: Path) -> None:
+def test_file_of_an_earlier_payasync_gets_what_it_lacks(tmp_path: Path) -> None:
     """A file that an earlier payasync made gets the tables that are new since, and keeps what it holds."""
+    path = tmp_path / "sandbox.db"
     with closing(Store(str(path))) as store:
         store.add(ORDER)
     with closing(sqlite3.connect(path)) as earlier:
@@ -263,8 +231,9 @@ def test_file_of_an_earlier_payasync_gets_what_it_lacks(path: Path) -> None:
         assert store.order_named("T1")
 
 
-def test_file_of_a_sandbox_that_was_killed_half_way(path: Path) -> None:
+def test_file_of_a_sandbox_that_was_killed_half_way(tmp_path: Path) -> None:
     """If a sandbox is killed during a checkpoint, so that its header shows a wrong length, nothing is lost."""
+    path = tmp_path / "sandbox.db"
     with closing(Store(str(path))) as database:
         with database.transaction():
             database.add(call("so long that the file grows" * 1000))

@@ -3,9 +3,9 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,17 @@ import aiohttp
 import pytest
 from attrs import evolve
 
-from payasync import PayasyncError, Secret, SortedPairs
+from payasync import Secret, SortedPairs
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.faults import Fault, Faults
 from payasync.sandbox.model import Entry
 from payasync.sandbox.store import MAX_ENTRIES, MAX_TEXT, Store
 from payasync.sandbox.timeline import format_entry
 from tests.inside import until
 from tests.sandbox.admin import Operator
-from tests.sandbox.foreign import PAY, QUERY, Answer, Foreign
+from tests.sandbox.foreign import PAY, QUERY, Foreign
 
 
-def told(lines: list[str]) -> list[str]:
+def untimed(lines: list[str]) -> list[str]:
     """Return the lines without their times."""
     return [re.sub(r"^\S+Z | \([\d.]+ ms\)", "", each) for each in lines]
 
@@ -47,79 +46,49 @@ async def test_requests_changes_and_deliveries_in_order(sandbox: Sandbox, foreig
         "change   refund R1 -> processing -> succeeded",
         "request  refunds.create R1 -> 200 SBX_OK",
         "delivery refund.succeeded R1 -> 200 acknowledged",
-    ] == told(sandbox.timeline())
+    ] == untimed(sandbox.timeline())
 
 
-async def test_number_that_the_sandbox_made_is_shown(sandbox: Sandbox, foreign: Foreign) -> None:
-    """If a request names no number, its entry has the number that the sandbox made."""
-    paid = await foreign.send("POST", PAY, json={"amount": 450, "currency": "CAD"}, headers=foreign.bearer)
-    begun = await foreign.subscribe()
-    requests = [each for each in told(sandbox.timeline()) if each.startswith("request")]
-
-    assert [
-        f"request  payments.create {paid.document['outTradeNo']} -> 200 SBX_OK",
-        f"request  subscriptions.create {begun.document['subscriptionId']} -> 200 SBX_OK",
-    ] == requests
-
-
-async def test_refusal_shows_its_reason(sandbox: Sandbox, foreign: Foreign) -> None:
-    """The entry of a refused request has its reason, with or without a number."""
+async def test_request_shows_its_reason_and_its_number(sandbox: Sandbox, foreign: Foreign) -> None:
+    """A refused request has its reason, with or without a number, and one without a number has what was made."""
     await foreign.post(QUERY, outTradeNo="T9")
     answer = await foreign.send("POST", QUERY, data=b"{", headers={"Content-Type": "application/json"})
     await foreign.send("GET", "/payment/unknown?a=b")
+    paid = await foreign.send("POST", PAY, json={"amount": 450, "currency": "CAD"}, headers=foreign.bearer)
+    begun = await foreign.subscribe()
 
     assert [
         "request  orders.query T9 -> 404 SBX_NOT_FOUND: there is no such order",
         f"request  orders.query -> 400 SBX_INVALID: {answer.document['message']}",
         "request  GET /payment/unknown -> 404",
-    ] == told(sandbox.timeline())
-
-
-@pytest.mark.parametrize("failures", ["status", "200"])
-async def test_fault_after_a_refusal_shows_the_refusal(failures: Any) -> None:
-    """If a fault replaces a refusal, which may be inside HTTP 200, the entry does not say that it was done."""
-    async with Sandbox(failures=failures) as sandbox, sandbox.session() as pay:
-        sandbox.faults.server_error("orders.query", phase="after", times=9)
-        with pytest.raises(PayasyncError):
-            await pay.orders.query(out_trade_no="T9")
-        line = told(sandbox.timeline())[0]
-
-    assert "-> 503 SBX_BUSY, refused: SBX_NOT_FOUND [fault" in line
-
-
-async def wrongly_signed(foreign: Foreign) -> tuple[dict[str, Any], Answer]:
-    """Send a query whose signature is wrong, and return its fields and the response."""
-    fields = {**foreign.signed({"outTradeNo": "T1"}), "sign": "0" * 64}
-    return fields, await foreign.send("POST", QUERY, json=fields)
+        f"request  payments.create {paid.document['outTradeNo']} -> 200 SBX_OK",
+        f"request  subscriptions.create {begun.document['subscriptionId']} -> 200 SBX_OK",
+    ] == [each for each in untimed(sandbox.timeline()) if each.startswith("request")]
 
 
 async def test_bad_signature_shows_the_text_to_sign(sandbox: Sandbox, foreign: Foreign) -> None:
-    """The timeline and the dashboard show the text to sign; the response does not."""
-    fields, answer = await wrongly_signed(foreign)
+    """The timeline and the dashboard show the text to sign. The response does not, but leads there.
+
+    The timeline contains no key, no token and no details of a customer.
+    """
+    fields, secret, given = foreign.signed({"outTradeNo": "T1"}), "a-customers-secret", sandbox.credentials
+    answer = await foreign.send("POST", QUERY, json={**fields, "sign": "0" * 64})
     text = f"merchantId=SANDBOX&nonceStr={fields['nonceStr']}&outTradeNo=T1"
     page = await Operator(sandbox, foreign.http).get("/")
-
-    assert (401, "SBX_BAD_SIGNATURE") == answer.told
-    assert told(sandbox.timeline())[0].endswith(f"; the text to sign: {text}")
-    assert text.replace("&", "&amp;") in page.document
-    assert "nonceStr=" not in f"{answer.document}{answer.headers}"
-
-
-async def test_no_secret_is_shown(sandbox: Sandbox, foreign: Foreign) -> None:
-    """The timeline contains no key, no token and no details of a customer."""
-    await wrongly_signed(foreign)
-    secret = "a-customers-secret"
     for amount in (1, 0):
         await foreign.subscribe(customer={"name": secret}, amount=amount)
     await foreign.send("POST", "/subscriptions/nothing", json={"customer": secret}, headers=foreign.bearer)
     await foreign.send("GET", f"/?token={sandbox.admin_token.reveal()}")
-    lines = "\n".join(sandbox.timeline())
-    given = sandbox.credentials
+    lines = sandbox.timeline()
     keys = [given.secret_key, given.signing_key, given.public_key, sandbox.admin_token, *given.notification_keys]
 
-    assert 4 < len(lines.splitlines())
-    assert [] == [key for key in keys if key and key.reveal() in lines]
-    assert secret not in lines
+    assert (401, "SBX_BAD_SIGNATURE") == answer.told
+    assert untimed(lines)[0].endswith(f"; the text to sign: {text}")
+    assert text.replace("&", "&amp;") in page.document
+    assert "nonceStr=" not in f"{answer.document}{answer.headers}"
+    assert "the sandbox's dashboard shows the text to sign" in answer.document["message"]
+    assert 4 < len(lines)
+    assert [] == [each for each in (secret, *(key.reveal() for key in keys if key)) if each in "\n".join(lines)]
 
 
 async def test_customers_details_are_not_in_the_text_to_sign(http: aiohttp.ClientSession) -> None:
@@ -132,7 +101,7 @@ async def test_customers_details_are_not_in_the_text_to_sign(http: aiohttp.Clien
     async with Sandbox(profile) as sandbox:
         wrong = {"nonceStr": "n1", "sign": "0" * 64, "customer": {"name": "Secretive"}}
         answer = await Foreign(sandbox, http).subscribe(**wrong)
-        lines = told(sandbox.timeline())
+        lines = untimed(sandbox.timeline())
 
     assert (401, 1) == (answer.status, len(lines))
     assert "&customer=<customer details>&" in lines[0]
@@ -152,36 +121,31 @@ async def test_log_record_of_a_request_is_plain_json(
     assert ("orders.place", "T1", 200) == (seen["name"], seen["reference"], seen["status"])
 
 
-async def test_fault_is_named(sandbox: Sandbox, foreign: Foreign) -> None:
-    """The entry of a request that met a fault names the fault and the order."""
-    sandbox.faults.reset_before("orders.query")
-    with pytest.raises(aiohttp.ClientError):
-        await foreign.post(QUERY, outTradeNo="T1")
+async def test_fault_shows_what_was_sent() -> None:
+    """A call's entry shows the fault, the code that was sent, and what was done if a fault replaced the response.
 
-    assert ["request  orders.query T1 -> no response [fault: reset_before on orders.query]"] == told(sandbox.timeline())
+    A refusal, which may be inside HTTP 200, does not look as if it were done.
+    """
+    after: Any = {"phase": "after"}
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        ("reset_before", {}, "no response"),
+        ("server_error", {}, "503 SBX_BUSY"),
+        ("server_error", after, "503 SBX_BUSY, done: SBX_OK"),
+        ("redirect", {"location": "/", **after}, "302 done: SBX_OK"),
+        ("reset_after_commit", {}, "no response done: SBX_OK"),
+        ("latency", {"seconds": 0.01}, "200 SBX_OK"),
+        ("server_error", {"nth": 2, **after}, "503 SBX_BUSY, refused: SBX_DUPLICATE"),
+    ]
+    settings: list[Any] = ["status", "200"]
+    for (kind, options, outcome), failures in product(cases, settings):
+        async with Sandbox(failures=failures) as sandbox, aiohttp.ClientSession() as http:
+            foreign, fault = Foreign(sandbox, http), sandbox.faults.arm(kind, "orders.place", **options)
+            for amount in (450, 451)[: options.get("nth", 1)]:
+                with suppress(aiohttp.ClientError):
+                    await foreign.place("T1", amount)
+            requests = [each for each in untimed(sandbox.timeline()) if each.startswith("request")]
 
-
-@pytest.mark.parametrize(
-    ("arm", "outcome"),
-    [
-        (lambda faults: faults.server_error("orders.place"), "503 SBX_BUSY"),
-        (lambda faults: faults.server_error("orders.place", phase="after"), "503 SBX_BUSY, done: SBX_OK"),
-        (lambda faults: faults.redirect("orders.place", location="/", phase="after"), "302 done: SBX_OK"),
-        (lambda faults: faults.reset_after_commit("orders.place"), "no response done: SBX_OK"),
-        (lambda faults: faults.latency("orders.place", seconds=0.01), "200 SBX_OK"),
-    ],
-    ids=["before", "after", "redirect", "reset", "latency"],
-)
-async def test_fault_shows_what_was_sent(
-    arm: Callable[[Faults], Fault], outcome: str, sandbox: Sandbox, foreign: Foreign
-) -> None:
-    """A call's entry shows the code that was sent, and what was done if a fault replaced the response."""
-    fault = arm(sandbox.faults)
-    with suppress(aiohttp.ClientError):
-        await foreign.place("T1")
-
-    (line,) = (line for line in told(sandbox.timeline()) if line.startswith("request  orders.place"))
-    assert f"request  orders.place T1 -> {outcome} [fault: {fault}]" == line
+        assert f"request  orders.place T1 -> {outcome} [fault: {fault}]" == requests[-1].partition(": the number")[0]
 
 
 async def test_requests_in_progress_are_the_last_lines(sandbox: Sandbox, foreign: Foreign) -> None:
@@ -190,15 +154,15 @@ async def test_requests_in_progress_are_the_last_lines(sandbox: Sandbox, foreign
     asking = asyncio.create_task(foreign.post(QUERY, outTradeNo="T1"))
     await until(lambda: fault.fired)
     await foreign.place("T2")
-    during, listed = told(sandbox.timeline()), await Operator(sandbox, foreign.http).get("/admin/timeline")
+    during, listed = untimed(sandbox.timeline()), await Operator(sandbox, foreign.http).get("/admin/timeline")
     asking.cancel()
     await asyncio.wait([asking])
     await until(lambda: "in progress" not in sandbox.timeline()[-1])
 
     placed = ["change   order T2 -> pending", "request  orders.place T2 -> 200 SBX_OK"]
     hanging = "request  orders.query T1 -> {} [fault: hang on orders.query]"
-    assert [*placed, hanging.format("in progress")] == during == told(listed.document["timeline"])
-    assert [*placed, hanging.format("no response")] == told(sandbox.timeline())
+    assert [*placed, hanging.format("in progress")] == during == untimed(listed.document["timeline"])
+    assert [*placed, hanging.format("no response")] == untimed(sandbox.timeline())
 
 
 async def test_request_whose_response_is_being_signed_is_listed_once(http: aiohttp.ClientSession) -> None:
@@ -218,12 +182,12 @@ async def test_request_whose_response_is_being_signed_is_listed_once(http: aioht
     async with Sandbox(profile) as sandbox:
         placing = asyncio.create_task(Foreign(sandbox, http).place("T1"))
         await signing.wait()
-        during = told(sandbox.timeline())
+        during = untimed(sandbox.timeline())
         go_on.set()
         await placing
 
         lines = ["change   order T1 -> pending", "request  orders.place T1 -> 200 SBX_OK"]
-        assert lines == during == told(sandbox.timeline())
+        assert lines == during == untimed(sandbox.timeline())
 
 
 async def test_file_keeps_the_timeline(tmp_path: Path) -> None:
@@ -239,19 +203,14 @@ async def test_file_keeps_the_timeline(tmp_path: Path) -> None:
 
 
 def test_only_the_newest_are_kept(store: Store) -> None:
-    """Only the newest ten thousand entries are stored."""
+    """Only the newest ten thousand entries are stored. Long texts of an entry are cut."""
     for number in range(MAX_ENTRIES + 3):
         store.add_entry(Entry(kind="request", name=str(number)))
+    store.add_entry(Entry(kind="request", name="long", expected="x" * (MAX_TEXT + 1)))
     entries = store.find_all(Entry)
 
-    assert (MAX_ENTRIES, "3", str(MAX_ENTRIES + 2)) == (len(entries), entries[0].name, entries[-1].name)
-
-
-def test_texts_are_cut(store: Store) -> None:
-    """Long texts of an entry are cut."""
-    store.add_entry(Entry(kind="request", name="orders.place", expected="x" * (MAX_TEXT + 1)))
-
-    assert f"{'x' * MAX_TEXT}… ({MAX_TEXT + 1:,} characters)" == store.find_all(Entry)[0].expected
+    assert (MAX_ENTRIES, "4", "long") == (len(entries), entries[0].name, entries[-1].name)
+    assert f"{'x' * MAX_TEXT}… ({MAX_TEXT + 1:,} characters)" == entries[-1].expected
 
 
 def test_line_is_one_line() -> None:

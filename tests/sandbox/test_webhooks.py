@@ -3,9 +3,8 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -30,8 +29,8 @@ from payasync.sandbox.webhooks import (
 from payasync.strict_json import at
 from tests.foreign.certificates import server_tls
 from tests.inside import Time, turns, until
-from tests.sandbox.foreign import Receiver, as_coroutine
-from tests.sandbox.world import SAMPLES, Notified, World, refund
+from tests.sandbox.foreign import NOON, Receiver, as_coroutine
+from tests.sandbox.world import SAMPLES, World, refund
 
 
 async def test_each_change_is_notified_once(world: World) -> None:
@@ -63,135 +62,108 @@ async def test_each_change_is_notified_once(world: World) -> None:
     ] == [each.about for each in world.notified()]
 
 
-async def test_without_address_nothing_is_told() -> None:
-    """Without an address there is no notification, and `settle` does not wait for one."""
-    async with Sandbox() as sandbox:
+async def test_notifications_stay_on_this_machine(receiver: Receiver) -> None:
+    """A notification to another machine is not sent, unless `allow_remote` is set; the connection is checked.
+
+    Without an address there is no notification, and `settle` does not wait for one.
+    """
+    port = receiver.url.split(":")[2].partition("/")[0]
+    hosts = ("192.0.2.1", "0.0.0.0", "[2001:db8::1]", "[::ffff:192.0.2.1]", "localhost")  # noqa: S104 - tried
+    async with Sandbox() as sandbox, Sandbox(allow_remote=True) as remote:
         await sandbox.given.paid_order()
         await sandbox.settle()
-
         assert [] == sandbox.ledger.deliveries()
+        for host in hosts:
+            await sandbox.given.paid_order(notify_url=f"http://{host}:{port}/notify")
+            await sandbox.settle()
+        *others, local = sandbox.ledger.deliveries()
+        await remote.given.paid_order(notify_url=f"http://0.0.0.0:{port}/notify")
+        await remote.settle()
+        acknowledged = [each.acknowledged for each in (local, *remote.ledger.deliveries())]
+
+    assert [(None, False)] * 4 == [(each.status, each.acknowledged) for each in others]
+    assert {True} == {"is not on this machine" in each.error for each in others}
+    assert ([True, True], 2) == (acknowledged, len(receiver.received))
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://192.0.2.1/notify",
-        "http://0.0.0.0:{port}/notify",
-        "http://[2001:db8::1]/notify",
-        "http://[::ffff:192.0.2.1]/notify",
-    ],
-)
-async def test_notifications_stay_on_this_machine(sandbox: Sandbox, receiver: Receiver, url: str) -> None:
-    """A notification to another machine is not sent; the address is checked when the connection is made."""
-    port = receiver.url.split(":")[2].partition("/")[0]
-    await sandbox.given.paid_order(notify_url=url.format(port=port))
-    await sandbox.settle()
-    (attempt,) = sandbox.ledger.deliveries()
-
-    assert (None, False) == (attempt.status, attempt.acknowledged)
-    assert "is not on this machine" in attempt.error
-    assert [] == receiver.received
-
-
-@pytest.mark.parametrize(("host", "allow_remote"), [("localhost", False), ("0.0.0.0", True)])  # noqa: S104 - tried
-async def test_addresses_that_are_reached(receiver: Receiver, host: str, *, allow_remote: bool) -> None:
-    """A name of this machine is allowed; with `allow_remote`, any address is."""
-    async with Sandbox(allow_remote=allow_remote) as sandbox:
-        await sandbox.given.paid_order(notify_url=receiver.url.replace("127.0.0.1", host))
-        await sandbox.settle()
-
-        assert [True] == [one.acknowledged for one in sandbox.ledger.deliveries()]
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (lambda: web.Response(status=302, headers={"Location": "/notify"}), "answered 302"),
-        (lambda: web.Response(text="x" * 100_000), "answered a body that does not acknowledge"),
-    ],
-)
-async def test_response_that_does_not_acknowledge(
-    sandbox: Sandbox, receiver: Receiver, answer: Callable[[], web.Response], words: str
-) -> None:
+async def test_response_that_does_not_acknowledge(sandbox: Sandbox, receiver: Receiver) -> None:
     """If a response does not acknowledge, the attempt has its error and its beginning. Redirects are not followed."""
-    receiver.answer = as_coroutine(answer)
-    await sandbox.given.paid_order(notify_url=receiver.url)
-    await sandbox.settle()
-    (attempt,) = sandbox.ledger.deliveries()
+    for answer, words in (
+        (web.Response(status=302, headers={"Location": "/notify"}), "answered 302"),
+        (web.Response(text="x" * 100_000), "answered a body that does not acknowledge"),
+    ):
+        receiver.answer = as_coroutine(lambda answer=answer: answer)  # type: ignore[misc] # of this turn
+        await sandbox.given.paid_order(notify_url=receiver.url)
+        await sandbox.settle()
+        attempt = sandbox.ledger.deliveries()[-1]
 
-    assert (False, True, 1) == (attempt.acknowledged, words in attempt.error, len(receiver.received))
-    assert len(attempt.answer) <= MAX_STORED
-
-
-OWN: Final = PROFILE.notification
-OPEN: Final = NotificationShape()
-BODY: Final = NotificationShape(verification="standard-webhooks", ack_body="ok")
-ANY: Final = NotificationShape(verification="standard-webhooks")
-EXACT: Final = evolve(BODY, ack_status=200)
-UNTRUE: Final = '{"received": false}'
+        assert (False, True) == (attempt.acknowledged, words in attempt.error)
+        assert len(attempt.answer) <= MAX_STORED
+    assert 2 == len(receiver.received)
 
 
-@pytest.mark.parametrize(
-    ("shape", "taken"),
-    [
-        (OWN, [(200, OWN.ack_body), (202, OWN.ack_body), (204, "")]),
-        (OPEN, [(200, OWN.ack_body), (202, OWN.ack_body), (204, "")]),
-        (BODY, [(200, "ok"), (202, "ok")]),
-        (ANY, [(200, OWN.ack_body), (200, "ok"), (202, OWN.ack_body), (202, "ok"), (204, ""), (200, UNTRUE)]),
-        (EXACT, [(200, "ok")]),
-    ],
-    ids=["own", "open", "body", "any", "exact"],
-)
-def test_only_the_profiles_response_acknowledges(shape: NotificationShape, taken: list[tuple[int, str]]) -> None:
+def test_only_the_profiles_response_acknowledges() -> None:
     """A status or body that the profile names must match. By default, any 2xx or the sandbox's own body counts."""
-    names = WireNames(evolve(PROFILE, notification=shape))
-    answers = [(status, body) for status in (200, 202) for body in (OWN.ack_body, "ok")]
-    others = [(204, ""), (302, OWN.ack_body), (500, "ok"), (200, UNTRUE)]
+    own, open_points = PROFILE.notification, NotificationShape()
+    named = NotificationShape(verification="standard-webhooks", ack_body="ok")
+    received, untrue = own.ack_body, '{"received": false}'
+    usual = [(200, received), (202, received), (204, "")]
+    answers = [(200, received), (200, "ok"), (202, received), (202, "ok"), (204, ""), (200, untrue)]
+    for shape, accepted in (
+        (own, usual),
+        (open_points, usual),
+        (named, [(200, "ok"), (202, "ok")]),
+        (evolve(named, ack_body=""), answers),
+        (evolve(named, ack_status=200), [(200, "ok")]),
+    ):
+        names = WireNames(evolve(PROFILE, notification=shape))
+        every = [*answers, (302, received), (500, "ok")]
 
-    assert taken == [each for each in [*answers, *others] if not explain_refusal(names, *each)]
+        assert accepted == [each for each in every if not explain_refusal(names, *each)]
 
 
-NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 LIFE: Final = timedelta(hours=18)
 """Longer than all redeliveries of one notification take."""
+REFUSED: Final = as_coroutine(lambda: web.Response(status=503, text="try later"))
 
 
-@pytest.fixture
-async def frozen(receiver: Receiver) -> AsyncIterator[Sandbox]:
-    """A sandbox whose time stands at noon."""
-    async with Sandbox(clock=NOON, webhook_url=receiver.url) as running:
-        yield running
+async def test_dead_letter(receiver: Receiver, tmp_path: Path) -> None:
+    """Redeliveries follow after 5 s, 5 and 30 min, 2, 5 and 10 h, or the profile's waits. Then a notification is dead.
 
+    A resend begins again. After a restart, redeliveries come at their time, and attempts are counted on.
+    """
+    receiver.answer = REFUSED
+    path, waits = tmp_path / "sandbox.db", (5, 300, 1800, 7200, 18_000, 36_000)
+    async with Sandbox(clock=NOON, db=path) as first:
+        await first.given.paid_order(notify_url=receiver.url)
+        await first.clock.advance(seconds=5)
+    async with Sandbox(clock="frozen", db=path) as sandbox:
+        await sandbox.settle()
+        counts = [len(receiver.received)]
+        for days in (LIFE, timedelta(days=365)):
+            await sandbox.clock.advance(days)
+            counts.append(len(receiver.received))
+        times = [one.at for one in sandbox.ledger.deliveries()]
+        (dead,) = sandbox.ledger.notifications()
+        await sandbox.resend(dead.notification_id)
+        await sandbox.clock.advance(LIFE)
+        with pytest.raises(InvalidArgumentError, match="notification_id: 'msg_1' is refused") as refused:
+            await sandbox.resend("msg_1")
 
-def refusing() -> web.Response:
-    """Return a server error."""
-    return web.Response(status=503, text="try later")
+        assert ["try later"] * 14 == [one.answer for one in sandbox.ledger.deliveries()]
+    assert [2, 7, 7] == counts
+    assert list(waits) == [(then - before).total_seconds() for before, then in pairwise(times)]
+    assert ("dead", 7, "notification_id") == (dead.state, dead.tries, refused.value.field)
+    for own in ([], [7], [7, 0.5, 86_400]):
+        profile = evolve(PROFILE, sandbox=evolve(PROFILE.sandbox, redelivery=own))
+        async with Sandbox(profile, webhook_url=receiver.url, clock="frozen") as sandbox:
+            await sandbox.given.paid_order()
+            await sandbox.settle()
+            await sandbox.clock.advance(days=30)
+            times = [each.at for each in sandbox.ledger.deliveries()]
 
-
-async def test_dead_letter(frozen: Sandbox, receiver: Receiver) -> None:
-    """Redeliveries follow after 5 s, 5 and 30 min, 2, 5 and 10 h. Then the notification is dead, until it is resent."""
-    receiver.answer = as_coroutine(refusing)
-    await frozen.given.paid_order()
-    await frozen.clock.advance(LIFE)
-    given_up = len(receiver.received)
-    await frozen.clock.advance(days=365)
-
-    at = [one.at for one in frozen.ledger.deliveries()]
-    assert [5, 300, 1800, 7200, 18_000, 36_000] == [(then - before).total_seconds() for before, then in pairwise(at)]
-    assert (7, 7) == (given_up, len(receiver.received))
-    assert ["dead"] == [one.state for one in frozen.ledger.notifications()]
-    assert ["try later"] * 7 == [one.answer for one in frozen.ledger.deliveries()]
-    await frozen.resend(frozen.ledger.notifications()[0].notification_id)
-    await frozen.clock.advance(LIFE)
-    assert 14 == len(receiver.received)
-
-
-async def test_resend_of_nothing(frozen: Sandbox) -> None:
-    """A resend of an unknown notification is refused."""
-    with pytest.raises(InvalidArgumentError, match="notification_id: 'msg_1' is refused") as refused:
-        await frozen.resend("msg_1")
-
-    assert "notification_id" == refused.value.field
+            assert ["dead"] == [each.state for each in sandbox.ledger.notifications()]
+        assert own == [(then - before).total_seconds() for before, then in pairwise(times)]
 
 
 async def test_resend_during_an_attempt(frozen: Sandbox, receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
@@ -267,47 +239,17 @@ async def test_notification_that_cannot_be_signed(receiver: Receiver) -> None:
         assert ["waiting"] == [one.state for one in sandbox.ledger.notifications()]
 
 
-async def test_schedule_survives_a_restart(tmp_path: Path, receiver: Receiver) -> None:
-    """After a restart, a redelivery is sent at its time, and the attempts are counted on."""
-    path = str(tmp_path / "sandbox.db")
-    receiver.answer = as_coroutine(refusing)
-    async with Sandbox(clock=NOON, db=path) as first:
-        await first.given.paid_order(notify_url=receiver.url)
-        await first.clock.advance(seconds=5)
-    async with Sandbox(clock="frozen", db=path) as second:
-        await second.settle()
-        before = len(second.ledger.deliveries())
-        await second.clock.advance(minutes=5)
-
-        assert (2, 3) == (before, len(second.ledger.deliveries()))
-        assert [3] == [one.tries for one in second.ledger.notifications()]
-
-
-@pytest.mark.parametrize(
-    ("url", "told"),
-    [
+def test_address() -> None:
+    """An address is shown without password and query; a long one is shortened."""
+    for url, shown in (
         ("http://127.0.0.1:9999/notify/payment", "http://127.0.0.1:9999/notify/payment"),
         ("http://127.0.0.1:9999", "http://127.0.0.1:9999"),
         ("http://[::1]:80/a?token=canary", "http://[::1]:80/a?…"),
         ("http://me:canary@localhost/a#canary", "http://localhost/a"),
         ("http://canary@localhost/a@b", "http://localhost/a@b"),
         (f"http://a/{'x' * 100}", f"http://a/{'x' * (MAX_ADDRESS - 10)}…"),
-    ],
-)
-def test_address(url: str, told: str) -> None:
-    """An address is shown without password and query; a long one is shortened."""
-    assert told == shorten_address(url)
-
-
-async def deliveries(caplog: pytest.LogCaptureFixture, receiver: Receiver, *, clock: datetime | str) -> list[Delivery]:
-    """Return the logged deliveries of an acknowledged notification and of one sent to a closed port."""
-    caplog.set_level(logging.INFO, "payasync.sandbox")
-    async with Sandbox(clock=clock) as sandbox:
-        await sandbox.given.paid_order(out_trade_no="T1", notify_url=receiver.url)
-        await sandbox.settle()
-        await sandbox.given.paid_order(out_trade_no="T2", notify_url="http://127.0.0.1:1/?canary")
-        await sandbox.settle()
-    return logged(caplog)
+    ):
+        assert shown == shorten_address(url)
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[Delivery]:
@@ -320,47 +262,42 @@ async def test_each_attempt_is_logged(
     caplog: pytest.LogCaptureFixture, receiver: Receiver, clock: datetime | str
 ) -> None:
     """The log has each attempt's event, number, outcome and wait, but no query, body or signature."""
-    taken, refused = told = await deliveries(caplog, receiver, clock=clock)
-    (came,) = receiver.received
-    text = caplog.text + repr(told)
+    caplog.set_level(logging.INFO, "payasync.sandbox")
+    async with Sandbox(clock=clock) as sandbox:
+        for number, url in (("T1", receiver.url), ("T2", "http://127.0.0.1:1/?canary")):
+            await sandbox.given.paid_order(out_trade_no=number, notify_url=url)
+            await sandbox.settle()
+    delivered, refused = logged(caplog)
+    (received,) = receiver.received
+    text = caplog.text + repr([delivered, refused])
+    entry = Entry(kind="delivery", name="payment.paid", reference="T1", status=200, outcome="acknowledged")
 
-    assert (
-        Entry(kind="delivery", name="payment.paid", reference="T1", status=200, outcome="acknowledged") == taken.entry
-    )
-    assert ("delivered", None) == (taken.state, taken.wait)
+    assert (entry, "delivered", None) == (delivered.entry, delivered.state, delivered.wait)
     assert ("T2", None, "connection refused") == (refused.entry.reference, refused.entry.status, refused.entry.reason)
     assert ("waiting", 1) == (refused.state, refused.tries)
     # A frozen clock has no real time until the next attempt.
     assert refused.wait is None if clock == NOON else 0 < (refused.wait or 0) <= 5
     assert "delivery payment.paid T2 -> no response: connection refused" in text
-    assert not [each for each in ("canary", "SBX_PAID", came.headers["webhook-signature"][3:]) if each in text]
+    assert not [each for each in ("canary", "SBX_PAID", received.headers["webhook-signature"][3:]) if each in text]
 
 
-@asynccontextmanager
-async def untrusted() -> AsyncGenerator[str]:
-    """Serve HTTPS with a certificate that this machine does not trust, and yield the address."""
+async def test_failed_attempt_says_why(sandbox: Sandbox) -> None:
+    """If an attempt gets no response, it records the reason."""
+    reasons = {
+        "http://127.0.0.1:1/": "connection refused",
+        "http://localhost:1/": "connection refused",
+        f"http://{'a' * 70}.example/": "the address cannot be used",
+    }
+    # Serves HTTPS with a certificate that this machine does not trust.
     async with await asyncio.start_server(
         lambda _reader, writer: writer.close(), "127.0.0.1", 0, ssl=server_tls()
     ) as server:
-        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        reasons[f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"] = "its certificate cannot be trusted"
+        for url in reasons:
+            await sandbox.given.paid_order(notify_url=url)
+            await sandbox.settle()
 
-
-@pytest.mark.parametrize(
-    ("url", "error"),
-    [
-        ("http://127.0.0.1:1/", "connection refused"),
-        ("http://localhost:1/", "connection refused"),
-        (f"http://{'a' * 70}.example/", "the address cannot be used"),
-        ("", "its certificate cannot be trusted"),
-    ],
-)
-async def test_failed_attempt_says_why(sandbox: Sandbox, url: str, error: str) -> None:
-    """If an attempt gets no response, it records the reason."""
-    async with untrusted() as address:
-        await sandbox.given.paid_order(notify_url=url or address)
-        await sandbox.settle()
-
-    assert [error] == [each.error for each in sandbox.ledger.deliveries()]
+    assert [*reasons.values()] == [each.error for each in sandbox.ledger.deliveries()]
 
 
 async def test_slow_receiver_times_out(frozen: Sandbox, receiver: Receiver) -> None:
@@ -375,29 +312,15 @@ async def test_slow_receiver_times_out(frozen: Sandbox, receiver: Receiver) -> N
     assert ["no response within 5 seconds"] == [each.error for each in frozen.ledger.deliveries()]
 
 
-async def paid(world: World, **given: Any) -> list[Notified]:
-    """Have an order paid, and return its notifications."""
-    await world.sandbox.given.paid_order(out_trade_no="T1", **given)
-    await world.sandbox.settle()
-    return world.notified()
-
-
-async def test_notification_is_genuine_and_holds_no_key(world: World) -> None:
-    """A notification is signed as the profile says, and contains no secret of the merchant."""
-    (notified,) = await paid(world)
-    credentials, delivered = world.sandbox.credentials, notified.delivered
-    keys = [credentials.secret_key, credentials.signing_key, *credentials.notification_keys]
-    whole = delivered.body + json.dumps(dict(delivered.headers))
-
-    assert notified.is_genuine(credentials)
-    assert [] == [key for key in keys if key and key.reveal() in whole]
-
-
 async def test_redelivered_until_it_is_acknowledged(world: World) -> None:
-    """After two refusals the third attempt is the last; attempts differ only in the profile's volatile fields."""
+    """After two refusals the third attempt is the last; attempts differ only in the profile's volatile fields.
+
+    Each is signed as the profile says, and contains no secret of the merchant.
+    """
+    credentials, waits = world.sandbox.credentials, world.profile.sandbox.redelivery
     world.refuse()
-    await paid(world)
-    waits = world.profile.sandbox.redelivery
+    await world.sandbox.given.paid_order(out_trade_no="T1")
+    await world.sandbox.settle()
     await world.sandbox.clock.advance(seconds=waits[0])
     world.acknowledge()
     await world.sandbox.clock.advance(seconds=waits[1])
@@ -406,29 +329,17 @@ async def test_redelivered_until_it_is_acknowledged(world: World) -> None:
     first, *others = (dict(leaves(each.delivered.document)) for each in world.notified())
     shape = world.profile.notification
     nonce = ".".join([*shape.signature.split(".")[:-1], "nonceStr"])
+    keys = [credentials.secret_key, credentials.signing_key, *credentials.notification_keys]
+    whole = "".join(each.delivered.body + json.dumps(dict(each.delivered.headers)) for each in world.notified())
 
     assert [False, False, True] == [each.acknowledged for each in attempts]
     assert 1 == len({each.notification_id for each in attempts})
+    assert {True} == {each.is_genuine(credentials) for each in world.notified()}
+    assert [] == [key for key in keys if key and key.reveal() in whole]
     for other in others:
         assert first.keys() == other.keys()
         assert {path for path in first if first[path] != other[path]} <= {nonce, shape.signature, *shape.volatile}
         assert (shape.verification == "body") == (first.get(nonce) != other.get(nonce))
-
-
-@pytest.mark.parametrize("waits", [[], [7], [7, 0.5, 86_400]])
-async def test_redelivered_as_the_profile_says(receiver: Receiver, waits: list[float]) -> None:
-    """An unacknowledged notification is sent again after each wait of the profile, and then given up."""
-    receiver.answer = as_coroutine(lambda: web.Response(status=500))
-    profile = evolve(PROFILE, sandbox=evolve(PROFILE.sandbox, redelivery=waits))
-    async with Sandbox(profile, webhook_url=receiver.url, clock="frozen") as sandbox:
-        await sandbox.given.paid_order()
-        await sandbox.settle()
-        await sandbox.clock.advance(days=30)
-        times = [each.at for each in sandbox.ledger.deliveries()]
-        (notification,) = sandbox.ledger.notifications()
-
-    assert waits == [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
-    assert "dead" == notification.state
 
 
 def leaves(document: Any, above: str = "") -> Iterator[tuple[str, object]]:

@@ -18,9 +18,9 @@ def calls(armed: Faults, count: int, operation: str = "orders.query", *numbers: 
     return [number for number, fault in enumerate(met, 1) if fault]
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
+def test_calls_that_trigger_a_fault() -> None:
+    """`nth` says when it begins, `times` how often it fires: once by default, without limit with a probability."""
+    cases: list[tuple[dict[str, Any], list[int]]] = [
         ({}, [1]),
         ({"times": 2}, [1, 2]),
         ({"times": None}, [1, 2, 3, 4, 5]),
@@ -28,26 +28,49 @@ def calls(armed: Faults, count: int, operation: str = "orders.query", *numbers: 
         ({"nth": 2, "times": 3}, [2, 3, 4]),
         ({"probability": 1}, [1, 2, 3, 4, 5]),
         ({"probability": 1.0, "nth": 4, "times": 1}, [4]),
-    ],
-    ids=str,
-)
-def test_calls_that_trigger_a_fault(options: Any, expected: list[int]) -> None:
-    """`nth` says when it begins, `times` how often it fires: once by default, without limit with a probability."""
-    armed = Faults()
-    armed.arm("latency", **options)
+    ]
+    for options, expected in cases:
+        armed = Faults()
+        armed.arm("latency", **options)
 
-    assert expected == calls(armed, 5)
+        assert expected == calls(armed, 5), options
 
 
 def test_what_a_call_must_name() -> None:
-    """Only calls of its operation that name its number are counted; `*` is any operation."""
+    """Only calls of its operation that name its number are counted; `*` is any operation.
+
+    Faults of notifications ignore calls, and faults of calls ignore notifications.
+    """
     armed = Faults()
     fault = armed.latency("refunds.create", order="T1", times=None)
     other = calls(armed, 2, "orders.query", "T1") + calls(armed, 2, "refunds.create", "T2", "R2")
     same = calls(armed, 2, "refunds.create", "T1", "R1")
 
     assert ([], [1, 2]) == (other, same)
-    assert (2, 2) == (fault.seen, fault.fired)
+    assert "<Fault latency on refunds.create (order T1), fired 2, seen 2>" == repr(fault)
+    fault.disarm()
+    armed.notifications.corrupt()
+    assert [] == calls(armed, 1)
+    armed.arm("latency", "*")
+    assert armed.plan_delivery("refund", NONE, timed=True).corrupted
+    assert UNALTERED is armed.plan_delivery("refund", NONE, timed=True)
+    # If a profile's notifications carry no time, an old timestamp does not fire.
+    old = armed.notifications.old_timestamp(seconds=86_400)
+    assert (UNALTERED, 0) == (armed.plan_delivery("refund", NONE, timed=False), old.fired)
+    assert 86_400 == armed.plan_delivery("refund", NONE, timed=True).age
+
+
+def test_corrupted_body() -> None:
+    """A corrupted body has one other character, in the nonce or else the last digit. Without both, its end is cut."""
+    for body, expected in (
+        ('{"a": 95}', '{"a": 96}'),
+        ('{"a": 9}', '{"a": 1}'),
+        ('{"a": "T0"}', '{"a": "T1"}'),
+        ('{"a": ""}', '{"a": ""'),
+        ('{"nonceStr":"ab12","n":1}', '{"nonceStr":"0b12","n":1}'),
+        ('{"nonceStr": "0b12","n":1}', '{"nonceStr": "1b12","n":1}'),
+    ):
+        assert expected == corrupt_body(body)
 
 
 def test_first_armed_comes_first() -> None:
@@ -86,52 +109,6 @@ def test_stale_connection_is_a_reused_one() -> None:
 
     assert (None, 0) == (fresh, seen)
     assert fault is armed.fire_for_call("orders.query", NONE, reused=True)
-
-
-def test_fault_shows_itself() -> None:
-    """The repr of a fault shows its kind, its operation, and how often it fired."""
-    fault = Faults().latency("refunds.create")
-
-    assert "<Fault latency on refunds.create, fired 0, seen 0>" == repr(fault)
-
-
-def test_calls_and_notifications_are_counted_apart() -> None:
-    """Faults of notifications ignore calls, and faults of calls ignore notifications."""
-    armed = Faults()
-    armed.notifications.corrupt()
-    met = calls(armed, 1)
-    armed.arm("latency", "*")
-    plan = armed.plan_delivery("refund", NONE, timed=True)
-
-    assert [] == met
-    assert plan.corrupted
-    assert UNALTERED is armed.plan_delivery("refund", NONE, timed=True)
-
-
-def test_old_timestamp_needs_a_time() -> None:
-    """If a profile's notifications carry no time, an old timestamp does not fire."""
-    armed = Faults()
-    fault = armed.notifications.old_timestamp(seconds=86_400)
-
-    assert UNALTERED is armed.plan_delivery("refund", NONE, timed=False)
-    assert 0 == fault.fired
-    assert 86_400 == armed.plan_delivery("refund", NONE, timed=True).age
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ('{"a": 95}', '{"a": 96}'),
-        ('{"a": 9}', '{"a": 1}'),
-        ('{"a": "T0"}', '{"a": "T1"}'),
-        ('{"a": ""}', '{"a": ""'),
-        ('{"nonceStr":"ab12","n":1}', '{"nonceStr":"0b12","n":1}'),
-        ('{"nonceStr": "0b12","n":1}', '{"nonceStr": "1b12","n":1}'),
-    ],
-)
-def test_corrupted_body(body: str, expected: str) -> None:
-    """A corrupted body has one other character, in the nonce or else the last digit. Without both, its end is cut."""
-    assert expected == corrupt_body(body)
 
 
 def test_disarmed_fault_is_over() -> None:
