@@ -4,21 +4,14 @@ import asyncio
 import os
 import re
 import shlex
-import shutil
 import signal
-import sys
-from asyncio import create_subprocess_exec
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Final
 
 import pytest
-from attrs import frozen
 
-from payasync.cli.sandbox import environment_of
-from payasync.sandbox import Sandbox
-from tests.integrations.worker_shop import SECONDS, open_shop
+from tests.integrations.worker_shop import SECONDS, Shop, open_shop
 
 EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "refund_from_csv"
 ORDERS: Final = {"T1": 450, "T2": 1999, "T3": 29}
@@ -30,134 +23,106 @@ def commands() -> list[list[str]]:
     return [shlex.split(line)[1:] for line in re.findall(r"^python (?!-m pip).*$", text, re.MULTILINE)]
 
 
-@frozen
-class Program:
-    """The example in a folder of its own.
-
-    Attributes:
-        folder: The folder.
-        sandbox: The service, in which the orders of refunds.csv are paid.
-    """
-
-    folder: Path
-    sandbox: Sandbox
-
-    async def run(self, command: list[str]) -> tuple[int, str, str]:
-        """Run a command to its end, and return the exit code and what it printed."""
-        process = await create_subprocess_exec(
-            *(sys.executable, "-W", "error", *command),
-            cwd=self.folder,
-            env={**os.environ, **environment_of(self.sandbox), "PYTHONSAFEPATH": ""},
-            stdout=PIPE,
-            stderr=PIPE,
-        )
-        printed, errors = await process.communicate()
-        return process.returncode or 0, printed.decode(), errors.decode()
-
-    def results(self) -> list[str]:
-        """Return the sorted lines of the results, without the columns."""
-        return sorted((self.folder / "results.csv").read_text(encoding="utf-8").splitlines()[1:])
-
-
 @pytest.fixture
-async def program(tmp_path: Path) -> AsyncGenerator[Program]:
-    """The example, and a sandbox with its orders."""
-    async with Sandbox(clock="frozen") as sandbox:
+async def shop(tmp_path: Path) -> AsyncGenerator[Shop]:
+    """The example in a folder of its own, and a sandbox with its orders."""
+    async with open_shop(tmp_path) as opened:
+        opened.write({path.name: path.read_text(encoding="utf-8") for path in EXAMPLE.glob("*.*")})
         for order, paid in ORDERS.items():
-            await sandbox.given.paid_order(out_trade_no=order, total_amt=paid)
-        yield Program(shutil.copytree(EXAMPLE, tmp_path / "example"), sandbox)
+            await opened.sandbox.given.paid_order(out_trade_no=order, total_amt=paid)
+        yield opened
 
 
-async def test_trial(program: Program) -> None:
+async def run(shop: Shop, command: list[str]) -> tuple[int | None, str]:
+    """Run a command to its end, and return the exit code and what it says."""
+    program = await shop.start(["python", *command])
+    said, _ = await program.process.communicate()
+    return program.process.returncode, said.decode()
+
+
+def results(shop: Shop) -> list[str]:
+    """Return the sorted lines of the results, without the columns."""
+    return sorted((shop.folder / "results.csv").read_text(encoding="utf-8").splitlines()[1:])
+
+
+def refunded(shop: Shop) -> list[int]:
+    """Return the refunded amount of each order."""
+    return [shop.sandbox.ledger.refunded(order) for order in ORDERS]
+
+
+async def test_trial(shop: Shop) -> None:
     """The trial needs no settings: two runs of the file make three refunds."""
     trial, _ = commands()
+    code, said = await run(shop, trial)
 
-    code, printed, errors = await program.run(trial)
-
-    assert (0, "") == (code, errors)
-    assert ["refunds at the service: 3"] * 2 == re.findall("refunds at .*", printed)
+    assert (0, ["refunds at the service: 3"] * 2) == (code, re.findall("refunds at .*", said))
 
 
-async def test_invalid_input(program: Program) -> None:
+async def test_invalid_input(shop: Shop) -> None:
     """All invalid rows are reported by line, and a target that is the source or cannot be opened. Nothing is sent."""
-    _, (script, source, results, journal) = commands()
-    file = program.folder / source
-    before = file.read_bytes()
-    same, missing = [
-        await program.run([script, source, target, journal]) for target in (f"./{source}", "missing/results.csv")
-    ]
+    _, (script, source, target, journal) = commands()
+    file = shop.folder / source
+    before, rows = file.read_bytes(), ("T1,4.50,4.50,", "T2,19.99,19.9,", "T2,19.99,20,", "T3,0.29,0.29,x,y")
+    same = await run(shop, [script, source, f"./{source}", journal])
+    missing = await run(shop, [script, source, "missing/results.csv", journal])
     unchanged = before == file.read_bytes()
-    rows = ("T1,4.50,4.50,", "T2,19.99,19.9,", "T2,19.99,20,", "T3,0.29,0.29,x,y", "T1,4.50,4.50,", "T9,1.00,0.00,")
-    file.write_text("\n".join(["order,paid,refund,reason", *rows]), encoding="utf-8")
-    invalid = await program.run([script, source, results, journal])
+    file.write_text("\n".join(["order,paid,refund,reason", *rows, rows[0], "T9,1.00,0.00,"]), encoding="utf-8")
+    invalid = await run(shop, [script, source, target, journal])
 
-    assert ([2] * 3, True, 0) == (
-        [code for code, *_ in (same, missing, invalid)],
-        unchanged,
-        len(program.sandbox.ledger.calls()),
-    )
-    assert "target must be another file than source" in same[2]
-    assert re.fullmatch("missing/results.csv cannot be written: .*. Nothing was sent.\n", missing[2])
-    assert ["3", "4", "5", "6", "7"] == re.findall(r"refunds.csv, line (\d+): ", invalid[2])
+    assert ([2, 2, 2], True, []) == ([same[0], missing[0], invalid[0]], unchanged, shop.answers())
+    assert "target must be another file than source" in same[1]
+    assert re.fullmatch("missing/results.csv cannot be written: .*. Nothing was sent.\n", missing[1])
+    assert ["3", "4", "5", "6", "7"] == re.findall(r"refunds.csv, line (\d+): ", invalid[1])
 
 
-async def test_run_again_after_an_unknown_outcome(program: Program) -> None:
+async def test_run_again_after_an_unknown_outcome(shop: Shop) -> None:
     """A run with an unknown outcome ends with 3; the next run asks, and each refund is made once."""
     _, refund = commands()
-    faults = program.sandbox.faults
+    faults = shop.sandbox.faults
     faults.reset_after_commit("refunds.create", order="T2")
     faults.server_error("refunds.status", status=500, times=None)
-    first, _, errors = await program.run(refund)
-    unknown = [line.split(",")[1] for line in program.results()]
-    for fault in faults.armed():
-        fault.disarm()
-    (program.folder / "results.csv").unlink()
-
-    second, _, nothing = await program.run(refund)
+    first, said = await run(shop, refund)
+    unknown = [line.split(",")[1] for line in results(shop)]
+    faults.clear()
+    (shop.folder / "results.csv").unlink()
+    second = await run(shop, refund)
 
     assert (3, ["done", "unknown", "done"]) == (first, unknown)
-    assert "Run the same command again" in errors
-    assert (0, "") == (second, nothing)
-    assert [f"R-{order},done,succeeded" for order in ORDERS] == program.results()
-    assert {order: program.sandbox.ledger.refunded(order) for order in ORDERS} == {"T1": 200, "T2": 1999, "T3": 29}
+    assert "Run the same command again" in said
+    assert (0, "Traceback" in second[1]) == (second[0], False)
+    assert [f"R-{order},done,succeeded" for order in ORDERS] == results(shop)
+    assert [200, 1999, 29] == refunded(shop)
 
 
-async def test_results_cannot_be_written(program: Program) -> None:
+async def test_results_cannot_be_written(shop: Shop) -> None:
     """If the target breaks while refunds are sent, the program says that some may have been made."""
     _, (script, source, _, journal) = commands()
-    pipe, latency = program.folder / "pipe", program.sandbox.faults.latency("refunds.create", order="T1", phase="after")
+    pipe, latency = shop.folder / "pipe", shop.sandbox.faults.latency("refunds.create", order="T1", phase="after")
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    broken = asyncio.create_task(program.run([script, source, pipe.name, journal]))
+    broken = asyncio.create_task(run(shop, [script, source, pipe.name, journal]))
     async with asyncio.timeout(SECONDS):
         while not latency.fired:
-            await program.sandbox.settle()
+            await shop.sandbox.settle()
     os.close(reader)
+    code, said = await broken
 
-    code, _, errors = await broken
-
-    assert (3, False) == (code, "Traceback" in errors)
-    assert "Results cannot be written: [Errno 32] Broken pipe. Some refunds may have been made. Run again." in errors
+    assert (3, False) == (code, "Traceback" in said)
+    assert "Results cannot be written: [Errno 32] Broken pipe. Some refunds may have been made. Run again." in said
 
 
 @pytest.mark.long
-async def test_interrupted(tmp_path: Path) -> None:
+async def test_interrupted(shop: Shop) -> None:
     """After Ctrl-C, a later run asks about the refund whose response was lost, and makes each refund once."""
     _, refund = commands()
-    async with open_shop(tmp_path) as shop:
-        shop.write({path.name: path.read_text(encoding="utf-8") for path in EXAMPLE.glob("refund*")})
-        for order, paid in ORDERS.items():
-            await shop.sandbox.given.paid_order(out_trade_no=order, total_amt=paid)
-        shop.sandbox.webhook_url = shop.told.url
-        shop.sandbox.faults.hang("refunds.create", phase="after", order="T2")
-        program = await shop.start(["python", *refund])
-        for _ in ORDERS:
-            await shop.told.next(timeout=SECONDS)
-        program.process.send_signal(signal.SIGINT)
-        interrupted = await program.process.wait()
+    shop.sandbox.webhook_url = shop.told.url
+    shop.sandbox.faults.hang("refunds.create", phase="after", order="T2")
+    program = await shop.start(["python", *refund])
+    for _ in ORDERS:
+        await shop.told.next(timeout=SECONDS)
+    program.process.send_signal(signal.SIGINT)
+    interrupted = await program.process.wait()
+    program = await shop.start(["python", *refund], late=True)
 
-        program = await shop.start(["python", *refund], late=True)
-
-        assert (130, 0) == (interrupted, await program.process.wait())
-        assert [200, 200, 200] == shop.answers()
-        assert [200, 1999, 29] == [shop.sandbox.ledger.refunded(order) for order in ORDERS]
+    assert (130, 0) == (interrupted, await program.process.wait())
+    assert ([200, 200, 200], [200, 1999, 29]) == (shop.answers(), refunded(shop))

@@ -44,7 +44,7 @@ class Client:
     sandbox: Sandbox
 
     @asynccontextmanager
-    async def serving(self, profile: Profile | None = None, **variables: str) -> AsyncGenerator[Any]:
+    async def serving(self, profile: Profile | None = None, **variables: Any) -> AsyncGenerator[Any]:
         """Run the shop, with the sandbox's profile or another one."""
         if profile is not None:
             file = self.place.folder / "service.toml"

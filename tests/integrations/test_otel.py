@@ -210,38 +210,34 @@ def test_session_in_several_loops(seen: Backend) -> None:
     assert ["POST /v1/payments", "payments.create"] * 2 == [each.name for each in seen.spans]
 
 
-async def test_metrics_have_few_values(sandbox: Sandbox, seen: Backend) -> None:
-    """No attribute of a metric holds a number or a path: custom calls are one operation, errors are classes."""
-    async with instrumented(sandbox, seen) as pay:
+async def test_metrics_have_few_values(seen: Backend) -> None:
+    """No attribute of a metric holds a number or a path: custom calls are one operation, errors are classes.
+
+    If a number stands in the path, only `url.full` shows it.
+    """
+    profile = evolve(PROFILE, payment_status=Parameter("outTradeNo", place="path"))
+    async with Sandbox(profile) as sandbox, instrumented(sandbox, seen) as pay:
+        order = await sandbox.given.paid_order()
         with pytest.raises(ServiceError):
             await pay.orders.query("T404")
         with pytest.raises(ServiceError):
             await pay.request("GET", "/bills/B77", fields={"token": "canary"}, read=True)
-    attempt = seen.span("GET")
+        await pay.payments.status(order)
+    urls = [attributes(seen.span(name))["url.full"] for name in ("GET", "GET /payment/status")]
+    attempts = seen.points("http.client.request.duration")
 
-    assert f"{sandbox.url}/bills/B77" == attributes(attempt)["url.full"]
+    assert ["/bills/B77", f"/payment/status/{order}"] == [URL(url).path for url in urls]
+    assert "canary" not in urls[0]
     assert {
         (("error.type", "ServiceError"), ("payasync.operation", "orders.query")): 1,
         (("error.type", "ServiceError"), ("payasync.operation", "request")): 1,
+        (("payasync.operation", "payments.status"),): 1,
     } == seen.points("payasync.call.duration")
-    assert {("404", "POST", "orders.query"), ("404", "GET", "request")} == {
-        (dict(each)["error.type"], dict(each)["http.request.method"], dict(each)["payasync.operation"])
-        for each in seen.points("http.client.request.duration")
+    assert {("404", "POST", "orders.query"), ("404", "GET", "request"), (None, "GET", "payments.status")} == {
+        (facts.get("error.type"), facts["http.request.method"], facts["payasync.operation"])
+        for facts in map(dict, attempts)
     }
-
-
-async def test_number_in_the_path_is_in_spans_only(seen: Backend) -> None:
-    """If the number stands in the path, `url.full` shows it, and the name of the span and the metrics do not."""
-    profile = evolve(PROFILE, payment_status=Parameter("outTradeNo", place="path"))
-    async with Sandbox(profile) as sandbox:
-        order = await sandbox.given.paid_order()
-        async with instrumented(sandbox, seen) as pay:
-            await pay.payments.status(order)
-    attempt = seen.span("GET /payment/status")
-    (point,) = seen.points("http.client.request.duration")
-
-    assert f"/payment/status/{order}" == URL(attributes(attempt)["url.full"]).path
-    assert order not in repr(point)
+    assert order not in repr(attempts)
 
 
 @pytest.mark.parametrize("propagate", [True, False], ids=["asked", "not asked"])
@@ -372,23 +368,6 @@ async def test_what_waits_is_shown(tmp_path: Path, seen: Backend) -> None:
     assert {} == seen.points("payasync.journal.intents")
 
 
-async def test_second_store_is_refused(tmp_path: Path, seen: Backend) -> None:
-    """A second journal of the same object is refused by its name, and is not opened. Later, it is watched."""
-    later = SqliteJournal(tmp_path / "later.db")
-    async with SqliteJournal(tmp_path / "pay.db") as journal, aclosing(later):
-        async with seen.telemetry.watch(journal=journal):
-            with pytest.raises(InvalidArgumentError) as caught:
-                async with seen.telemetry.watch(journal=later):
-                    pass
-            opened, shown = (tmp_path / "later.db").exists(), seen.points("payasync.journal.intents")
-        async with seen.telemetry.watch(journal=later):
-            after = seen.points("payasync.journal.intents")
-
-    assert ("journal", False) == (caught.value.field, opened)
-    assert shown
-    assert shown == after
-
-
 @pytest.mark.parametrize("error", [AuthenticationError, InvalidSignatureError])
 async def test_key_errors_are_counted_from_0(error: type[PayasyncError], sandbox: Sandbox, seen: Backend) -> None:
     """The errors of keys are counted, and begin at 0, so that an alert sees the first one."""
@@ -473,13 +452,25 @@ async def test_store_is_read_again(tmp_path: Path, seen: Backend, caplog: pytest
     ]
 
 
-@pytest.mark.parametrize(
-    "given", [{"interval": 0}, {"interval": "15"}, {"journal": "pay.db"}, {"inbox": SqliteJournal("pay.db")}], ids=str
-)
-async def test_watch_refuses(given: dict[str, Any], seen: Backend) -> None:
-    """A wrong argument of `watch` is refused by its name."""
-    with pytest.raises(InvalidArgumentError) as caught:
-        async with seen.telemetry.watch(**given):
-            pass
+async def test_watch_refuses(tmp_path: Path, seen: Backend) -> None:
+    """A wrong argument of `watch` is refused by its name, and so is a second journal, which is not opened.
 
-    assert list(given) == [caught.value.field]
+    After the first, the second one is watched.
+    """
+    later = SqliteJournal(tmp_path / "later.db")
+    wrong: list[dict[str, Any]] = [{"interval": 0}, {"interval": "15"}, {"journal": "pay.db"}, {"inbox": later}]
+    async with SqliteJournal(tmp_path / "pay.db") as journal, aclosing(later):
+        async with seen.telemetry.watch(journal=journal):
+            for given in [*wrong, {"journal": later}]:
+                with pytest.raises(InvalidArgumentError) as caught:
+                    async with seen.telemetry.watch(**given):
+                        pass
+
+                assert list(given) == [caught.value.field]
+            opened, shown = (tmp_path / "later.db").exists(), seen.points("payasync.journal.intents")
+        async with seen.telemetry.watch(journal=later):
+            after = seen.points("payasync.journal.intents")
+
+    assert not opened
+    assert shown
+    assert shown == after

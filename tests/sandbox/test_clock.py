@@ -223,7 +223,15 @@ async def test_database_that_cannot_be_written() -> None:
 
 def test_settings() -> None:
     """A clock is set by a word, a factor, or the time at which it stands; another value is refused with these."""
-    words = {"real": 1.0, "frozen": 0.0, 60: 60.0, 0.5: 0.5, "60x": 60.0, "1.5": 1.5, FASTEST: FASTEST}
+    words: dict[Any, float] = {
+        "real": 1.0,
+        "frozen": 0.0,
+        60: 60.0,
+        0.5: 0.5,
+        "60x": 60.0,
+        "1.5": 1.5,
+        FASTEST: FASTEST,
+    }
     wrong: list[Any] = [
         *("", "fast", "x", "-1x", "60 x", "0x", "1e5", "infx"),
         *(0, -1, float("nan"), float("inf"), FASTEST + 1, True, None, [60]),

@@ -119,9 +119,9 @@ async def test_customer_needs_an_order_of_this_sandbox(sandbox: Sandbox) -> None
     """The customer refuses a value that names no order of this sandbox, and asks for the number."""
     url = sandbox.url
     others: list[Any] = ["T9", "https://shop.example/gateway/x", f"{url}/gateway/x", f"{url}.example/", "", "\ud800", 5]
-    for order in [*others, None]:
+    for order in (*others, None):
         with pytest.raises(InvalidArgumentError, match="order must be") as caught:
-            await sandbox.customer.authorize(order)
+            await sandbox.customer.authorize(order)  # pyright: ignore[reportArgumentType]
 
         assert "order" == caught.value.field
         assert str(caught.value).endswith("not None: give the number, such as order.out_trade_no") is (order is None)

@@ -40,7 +40,10 @@ from payasync.sandbox.openapi import describe_service
 from payasync.sandbox.signatures import ServiceSigner, make_keys
 from payasync.strict_json import at
 from tests.building import codec
-from tests.sandbox.world import SAMPLES
+from tests.sandbox.world import SAMPLES, refund
+from tests.test_services import SERVICES, profile_of
+
+FIR: Final = Path(__file__).parents[2] / "examples" / "custom_profile" / "fir.toml"
 
 
 def words(**parts: Any) -> WireNames:
@@ -102,23 +105,21 @@ def test_refund_is_described_as_it_was_made() -> None:
     assert (450, 200) == (described["paid"], described["amount"])
 
 
-@pytest.mark.parametrize("asked", ["refunds.create", "orders.place"])
-async def test_service_that_takes_less(asked: str) -> None:
-    """If the profile gives an argument an empty name, it is neither sent nor demanded."""
+async def test_service_that_takes_less() -> None:
+    """If the profile gives an argument an empty name, it is neither sent nor demanded, nor compared after a loss."""
     fields = {**PROFILE.fields, "refunds.create": {"total_amt": ""}, "orders.place": {"currency": ""}}
     required = {"refunds.create": ("total_amt", "shop"), "orders.place": ("currency",)}
     profile = evolve(PROFILE, fields=fields, accept=Accept(currency=("CAD",), required=required))
     async with Sandbox(profile) as sandbox, sandbox.session() as pay:
-        sandbox.faults.reset_after_commit(asked)
-        order = await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
-        await sandbox.customer.authorize(order)
-        refund = await pay.refunds.create(
-            out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200, extra={"shop": "one"}
-        )
+        for operation in ("refunds.create", "orders.place"):
+            sandbox.faults.reset_after_commit(operation)
+        placed = await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
+        await sandbox.customer.authorize("T1")
+        refunded = await pay.send(refund(extra={"shop": "one"}))
 
-        assert ("pending", "succeeded") == (order.state, refund.state)
+        assert ("pending", "succeeded") == (placed.state, refunded.state)
         assert (450, 200) == (sandbox.ledger.paid("T1"), sandbox.ledger.refunded("T1"))
-        assert Profile.from_toml(profile.to_toml()) == profile
+    assert Profile.from_toml(profile.to_toml()) == profile
 
 
 async def test_service_with_fewer_states_and_numbers() -> None:
@@ -394,17 +395,17 @@ def test_refusal_that_never_stands_inside_200_needs_no_code() -> None:
 
 def test_two_operations_have_two_addresses() -> None:
     """A sandbox whose profile gives two operations one method and path is refused, because one would never be done."""
-    for one, other in (
-        (Endpoint(path="/orders/ask"), Endpoint(path="/orders/ask")),
-        (Endpoint(method="GET", path="/o/{out_trade_no}"), Endpoint(method="GET", path="/o/{merchant_id}")),
-        (Endpoint(method="GET", path="/o", place="path"), Endpoint(method="GET", path="/o/{out_trade_no}")),
-        (Endpoint(path="/payment/closeorder"), None),
+    asked, named = Endpoint(path="/orders/ask"), Endpoint(method="GET", path="/o/{out_trade_no}")
+    for changed, endpoints in (
+        ("orders.close", {"orders.query": asked, "orders.close": asked}),
+        ("orders.close", {"orders.query": named, "orders.close": Endpoint(method="GET", path="/o/{merchant_id}")}),
+        ("orders.close", {"orders.query": Endpoint(method="GET", path="/o", place="path"), "orders.close": named}),
+        ("orders.query", {"orders.query": Endpoint(path="/payment/closeorder")}),
     ):
-        endpoints = {"orders.query": one, **({"orders.close": other} if other else {})}
         with pytest.raises(ConfigurationError, match=r'^endpoints\."orders.*could not tell their') as caught:
             Dialect(Profile(endpoints=endpoints))
 
-        assert f"endpoints.{'orders.close' if other else 'orders.query'}" == caught.value.field
+        assert f"endpoints.{changed}" == caught.value.field
 
 
 def test_notifications_hold_what_the_profile_names() -> None:
@@ -531,22 +532,13 @@ async def test_arguments_tell_operations_at_one_address_apart() -> None:
 
 async def test_one_path_with_and_without_an_argument() -> None:
     """Two operations may share a path if one of them has its argument behind it."""
-    profile = Profile(
-        bearer=(),
-        signed=(),
-        states=PROFILE.states,
-        answer=PROFILE.answer,
-        payment_status=Parameter("no", "path"),
-        endpoints={
-            "orders.query": Endpoint(method="GET", path="/orders"),
-            "payments.status": Endpoint(path="/orders"),
-        },
-    )
+    endpoints = {"orders.query": Endpoint(method="GET", path="/orders"), "payments.status": Endpoint(path="/orders")}
+    profile = evolve(GATEWAY, constants={}, payment_status=Parameter("no", "path"), endpoints=endpoints)
     async with Sandbox(profile=profile) as sandbox, sandbox.session() as pay:
-        await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
-        order, payment = await pay.orders.query("T1"), await pay.payments.status("T1")
+        await sandbox.given.pending_order(out_trade_no="T1")
+        states = [(await pay.orders.query("T1")).state, (await pay.payments.status("T1")).state]
 
-    assert ("pending", "pending") == (order.state, payment.state)
+    assert ["pending", "pending"] == states
 
 
 FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
@@ -641,24 +633,19 @@ async def test_refusals_are_signed_as_the_profile_says(*, said: bool | None) -> 
     assert ("SBX_NOT_FOUND", bool(said)) == (document["code"], "sign" in document)
 
 
-APART: Final = evolve(PROFILE, sandbox=evolve(PROFILE.sandbox, codes={why: why.upper() for why in REFUSALS}))
-"""A service with a code of its own for each refusal."""
-
-
 async def test_refusals_of_a_paid_order_have_their_own_codes() -> None:
     """A paid order is not closed, only a paid one is refunded, and one code is for each amount that does not fit."""
-    refund: Any = {"out_refund_no": "R1", "refund_amt": 1}
-    whole: Any = {"out_refund_no": "R2", "refund_amt": 450}
-    async with Sandbox(APART) as sandbox, sandbox.session(retry=FAST) as pay:
-        paid, pending = await sandbox.given.paid_order(total_amt=450), await sandbox.given.pending_order(total_amt=450)
-        await pay.refunds.create(out_trade_no=paid, out_refund_no="R0", total_amt=450, refund_amt=1)
-        refused = [
-            pay.orders.close(paid),
-            pay.refunds.create(out_trade_no=paid, total_amt=449, **refund),
-            pay.refunds.create(out_trade_no=paid, total_amt=450, **whole),
-            pay.refunds.create(out_trade_no=pending, total_amt=450, **refund),
+    apart = evolve(PROFILE, sandbox=evolve(PROFILE.sandbox, codes={why: why.upper() for why in REFUSALS}))
+    async with Sandbox(apart) as sandbox, sandbox.session(retry=FAST) as pay:
+        await sandbox.given.paid_order(out_trade_no="T1")
+        await sandbox.given.pending_order(out_trade_no="T2")
+        await pay.send(refund(out_refund_no="R0", refund_amt=1))
+        codes = [
+            await code_of(pay.orders.close("T1")),
+            await code_of(pay.send(refund(total_amt=449))),
+            await code_of(pay.send(refund(out_refund_no="R2", refund_amt=450))),
+            await code_of(pay.send(refund(out_trade_no="T2", out_refund_no="R3"))),
         ]
-        codes = [await code_of(each) for each in refused]
 
     assert ["ALREADY_PAID", "REFUND_MISMATCH", "REFUND_MISMATCH", "WRONG_STATE"] == codes
 
@@ -701,20 +688,18 @@ async def test_constants_stand_in_what_is_signed() -> None:
         assert [CONSTANTS] * 2 == [{name: holder[name] for name in CONSTANTS} for holder in holders]
 
 
-@pytest.mark.parametrize("signature", ["", "sign", "event.data.sign"])
-async def test_constants_stand_in_notifications(signature: str) -> None:
+async def test_constants_stand_in_notifications() -> None:
     """Each notification has the profile's constants, where its signature covers them."""
     shape = evolve(PROFILE.notification, data="event.data", kind="kind", time="event.data.at")
-    if signature:
-        shape = evolve(shape, verification="body", signature=signature)
+    signed = [evolve(shape, verification="body", signature=path) for path in ("sign", "event.data.sign")]
     scheme = evolve(SCHEME, nested="json", booleans="json", numbers="text")
-    profile = evolve(constant(), notification=shape, signature=scheme)
-    async with Sandbox(profile) as sandbox, sandbox.receiver() as receiver:
-        await sandbox.given.paid_order(notify_url=receiver.url)
-        notified = await receiver.next()
+    for each, above in zip((shape, *signed), ("", "", "event.data"), strict=True):
+        profile = evolve(constant(), notification=each, signature=scheme)
+        async with Sandbox(profile) as sandbox, sandbox.receiver() as receiver:
+            await sandbox.given.paid_order(notify_url=receiver.url)
+            holder = at((await receiver.next()).document, above)
 
-    above = at(notified.document, signature.rpartition(".")[0], None) if "." in signature else notified.document
-    assert CONSTANTS == {name: above[name] for name in CONSTANTS}
+        assert CONSTANTS == {name: holder[name] for name in CONSTANTS}
 
 
 def test_constant_that_cannot_be_signed() -> None:
@@ -732,15 +717,14 @@ def test_constant_that_cannot_be_signed() -> None:
 
 
 async def test_signed_constant_that_may_hold_a_delimiter() -> None:
-    """A signed constant may hold a delimiter if `allow_delimiters` lists it."""
-    scheme = evolve(SCHEME, allow_delimiters=("help",))
-    shape = SandboxShape(constants={"help": "https://pay.example/?a=b&c=d"})
-    async with Sandbox(evolve(answering(signature="sign"), signature=scheme, sandbox=shape)) as sandbox:
-        number = await sandbox.given.pending_order()
-        async with sandbox.session() as pay:
-            found = await pay.orders.query(number)
+    """A signed constant may hold a delimiter if `allow_delimiters` lists it. A constant replaces no value."""
+    scheme, url = evolve(SCHEME, allow_delimiters=("help",)), "https://pay.example/?a=b&c=d"
+    shape = SandboxShape(constants={"help": url, "outTradeNo": "T0", "currency": "XXX"})
+    profile = evolve(answering(signature="sign", data=""), signature=scheme, sandbox=shape)
+    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
+        document = (await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")).document
 
-    assert "https://pay.example/?a=b&c=d" == found.document["help"]
+    assert (url, "T1", "CAD") == (document["help"], document["outTradeNo"], document["currency"])
 
 
 async def test_signature_of_a_response_covers_the_arguments_in_its_path() -> None:
@@ -753,15 +737,6 @@ async def test_signature_of_a_response_covers_the_arguments_in_its_path() -> Non
 
         assert "pending" == (await pay.orders.query("T1")).state
         assert "SBX_NOT_FOUND" == await code_of(pay.orders.query("T9"))
-
-
-async def test_constant_does_not_replace_a_value() -> None:
-    """If a response has a value of its own under the name of a constant, the value stays."""
-    shape = SandboxShape(constants={"outTradeNo": "T0", "currency": "XXX"})
-    async with Sandbox(evolve(answering(data=""), sandbox=shape)) as sandbox, sandbox.session() as pay:
-        made = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
-
-    assert ("T1", "CAD") == (made.document["outTradeNo"], made.document["currency"])
 
 
 ODD: Final = """
@@ -807,53 +782,54 @@ A part of its address has the name of an argument of another operation.
 @pytest.mark.parametrize("failures", ["status", "200"])
 async def test_codes_in_failures_only_and_an_address_of_parts(failures: Any, tmp_path: Path) -> None:
     """The sandbox says codes only in failures, and gives the parts of the address, by which the customer pays."""
-    profile = Profile.from_toml(ODD)
     async with (
-        Sandbox(profile, failures=failures, refunds="succeed") as sandbox,
+        Sandbox(Profile.from_toml(ODD), failures=failures, refunds="succeed") as sandbox,
         SqliteJournal(tmp_path / "pay.db") as journal,
         sandbox.session(journal=journal, retry=FAST) as pay,
     ):
         request = PlaceOrder(out_trade_no="T1", total_amt=450, currency="CAD", subject="a b")
         placed, recorded = await pay.send(request), await pay.send(request)
-        assert isinstance(placed.redirect_url, str)
-        await sandbox.customer.authorize(placed.redirect_url)
+        await sandbox.customer.authorize(str(placed.redirect_url))
         paid = await pay.orders.query("T1")
-        told: list[Any] = []
-        for ask in (
-            lambda: pay.orders.query("T9"),
-            lambda: pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=451, refund_amt=451),
-            lambda: pay.refunds.create(out_trade_no="T9", out_refund_no="R2", total_amt=450, refund_amt=1),
+        refusals = list[Any]()
+        for call in (
+            pay.orders.query("T9"),
+            pay.send(refund(total_amt=451, refund_amt=451)),
+            pay.send(refund(out_trade_no="T9", out_refund_no="R2")),
         ):
             with pytest.raises(ServiceError) as caught:
-                await ask()
-            told.append((caught.value.code, caught.value.http_status))
+                await call
+            refusals.append((caught.value.code, caught.value.http_status))
 
-    token = placed.get("gateway.no")
-    assert f"https://pay.example/p?no={token}&amount=450&note=a%20b" == placed.redirect_url == recorded.redirect_url
+    address = f"https://pay.example/p?no={placed.get('gateway.no')}&amount=450&note=a%20b"
+    assert address == placed.redirect_url == recorded.redirect_url
     assert ({"result", "requestId"}, list) == (set(placed.document), type(placed.document["result"]))
     assert ("paid", None) == (paid.state, paid.redirect_url)
-    inside = failures == "200"
-    assert [
-        ("NONE", 200 if inside else 404),
-        ("NOT_ENOUGH", 200 if inside else 422),
-        ("BAD", 200 if inside else 404),
-    ] == told
+    statuses = [200] * 3 if failures == "200" else [404, 422, 404]
+    assert [*zip(("NONE", "NOT_ENOUGH", "BAD"), statuses, strict=True)] == refusals
 
 
 def test_numbers_in_paths() -> None:
-    """A number in a path is the position in a list, which begins with empty objects; it stands at no top level."""
-    cases: list[tuple[str, str, dict[str, Any]]] = [
-        ("errors.1.code", "errors.1.text", {"errors": [{}, {"code": "N", "text": "no"}]}),
-        ("errors.0", "errors.1", {"errors": ["N", "no"]}),
-        ("0.code", "0.text", {"0": {"code": "N", "text": "no"}}),
-        ("a.0.0", "a.0.1", {"a": [["N", "no"]]}),
-        ("a.0", "b.0", {"a": ["N"], "b": ["no"]}),
-    ]
-    for code, message, document in cases:
-        shape = AnswerShape(code=code, message=message, ok=(0,), request_id="header:X-Id")
-        dialect = Dialect(Profile(answer=shape, codes=ResultCodes(absent=("N",))))
+    """A number in a path is the position in a list, which begins with empty objects; it stands at no top level.
 
-        assert document == dialect.build_refusal(RefusedError("absent", "no"), None, "r").document
+    The name of a refused field stands beside the message, or beside its list.
+    """
+    coded, listed = {"ok": (0,), "request_id": "header:X-Id"}, {"request_id": "header:X-Id"}
+    cases: list[tuple[dict[str, Any], str | None, dict[str, Any]]] = [
+        ({"code": "e.1.code", "message": "e.1.text", **coded}, None, {"e": [{}, {"code": "N", "text": "no"}]}),
+        ({"code": "e.0", "message": "e.1", **coded}, None, {"e": ["N", "no"]}),
+        ({"code": "0.code", "message": "0.text", **coded}, None, {"0": {"code": "N", "text": "no"}}),
+        ({"code": "a.0.0", "message": "a.0.1", **coded}, None, {"a": [["N", "no"]]}),
+        ({"code": "a.0", "message": "b.0", **coded}, None, {"a": ["N"], "b": ["no"]}),
+        ({"message": "texts.0", **listed}, "f", {"texts": ["N"], "field": "f"}),
+        ({"message": "a.0.0", **listed}, "f", {"a": [["N"]], "field": "f"}),
+        ({"message": "errors.0.text", **listed}, "f", {"errors": [{"text": "N", "field": "f"}]}),
+    ]
+    for answer, field, document in cases:
+        profile = Profile(answer=AnswerShape(**answer), codes=ResultCodes(absent=("N",)))
+        refused = Dialect(profile, "status").build_refusal(RefusedError("absent", "no", field=field), None, "r")
+
+        assert document == refused.document
 
 
 def test_time_of_a_zone() -> None:
@@ -886,7 +862,7 @@ def test_code_of_a_success_stands_in_the_last_place() -> None:
         ({"message": "words", "code_optional": True}, {}, own),
     ]
     for answer, done, refused in cases:
-        shape = AnswerShape(**{"code": ["why", "result"], "ok": ["YES"], "request_id": "header:X-Id", **answer})
+        shape = evolve(AnswerShape(code=["why", "result"], ok=["YES"], request_id="header:X-Id"), **answer)
         dialect = Dialect(Profile(answer=shape, codes=ResultCodes(absent=("N",))))
 
         assert done == dialect.build_success(PLACE_ORDER, {}, {}, "r").document
@@ -917,20 +893,6 @@ async def test_envelope_of_requests_and_responses() -> None:
 
     assert f"https://pay.example/{placed.get('order.id')}/S1/T1" == placed.redirect_url
     assert {"state": "OPEN", "no": "T1", "sum": 450, "currency": "CAD"} == found["order"]
-
-
-def test_field_beside_a_list_of_messages() -> None:
-    """The name of a refused field stands beside the message, or beside its list."""
-    cases: list[tuple[str, dict[str, Any]]] = [
-        ("texts.0", {"texts": ["no"], "field": "f"}),
-        ("a.0.0", {"a": [["no"]], "field": "f"}),
-        ("errors.0.text", {"errors": [{"text": "no", "field": "f"}]}),
-    ]
-    for message, document in cases:
-        answer = AnswerShape(message=message, request_id="header:X-Id")
-        dialect = Dialect(Profile(answer=answer, sandbox=SandboxShape(failures="status")))
-
-        assert document == dialect.build_refusal(RefusedError("absent", "no", field="f"), None, "r").document
 
 
 async def test_number_in_an_address_of_parts() -> None:
@@ -976,3 +938,13 @@ async def test_used_number_gets_a_status_of_the_profile() -> None:
                 await pay.orders.place(total_amt=451, currency="CAD", out_trade_no="T1")
 
             assert [200, expected] == [each.status for each in sandbox.ledger.calls("orders.place")]
+
+
+def test_used_nonce_is_a_duplicate() -> None:
+    """No profile that we show says that a request with a used nonce was not carried out: a hop may send it twice."""
+    shown = [PROFILE, Profile.from_toml(FIR.read_text(encoding="utf-8")), *map(profile_of, SERVICES)]
+    for profile in shown:
+        code = WireNames(profile).code("nonce_used")
+        meanings = {profile.codes.meaning(each, [code]) for each in profile.signed if code}
+
+        assert {"duplicate"} >= meanings, profile.name

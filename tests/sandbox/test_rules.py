@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.sandbox import Sandbox
-from payasync.sandbox.rules import FREQUENCIES, current_period, next_period
+from payasync.sandbox.model import Subscription
+from payasync.sandbox.rules import FREQUENCIES, current_period, next_period, renew
 from tests.sandbox.foreign import Answer, Foreign, Receiver
 
 
@@ -83,6 +84,15 @@ def test_no_month_is_left_out(start: date, period: tuple[str, int]) -> None:
 
     assert {length} == {after - before for before, after in pairwise(months)}
     assert [min(start.day, monthrange(day.year, day.month)[1]) for day in days] == [day.day for day in days]
+
+
+def test_what_is_cancelled_is_not_renewed() -> None:
+    """A late timer does not renew a cancelled subscription."""
+    cancelled = Subscription(
+        subscription_id="S1", frequency="daily", amount=9, start_date="2027-01-31", customer="{}", state="cancelled"
+    )
+
+    assert cancelled is renew(cancelled)
 
 
 def notified(receiver: Receiver) -> list[tuple[str, int]]:
@@ -189,7 +199,8 @@ async def test_cancel_immediately(frozen: Sandbox, subscriber: Subscriber) -> No
     A flag that is neither true nor false is refused, and so is an unknown frequency, with the known ones.
     """
     number = await subscriber.create()
-    for flag in (1, "yes", None, [], {}):
+    flags: list[object] = [1, "yes", None, [], {}]
+    for flag in flags:
         answer = await subscriber.send("cancel", number, atPeriodEnd=flag)
 
         assert (422, "atPeriodEnd") == (answer.status, answer.document["field"])

@@ -139,7 +139,7 @@ async def test_arguments_of_given_are_checked(sandbox: Sandbox) -> None:
     An invalid webhook address is refused on a change, and the old one stays.
     """
     before, own = sandbox.webhook_url, sandbox.given
-    order = {
+    order: dict[str, Any] = {
         "total_amt": 1.5,
         "currency": "toolong",
         "out_trade_no": "b d!",
@@ -149,7 +149,7 @@ async def test_arguments_of_given_are_checked(sandbox: Sandbox) -> None:
         "return_url": "javascript:alert(1)",
         "colour": "red",
     }
-    subscription = {"frequency": "often", "amount": 0, "start_date": "2027-01-31", "customer": list[object]()}
+    subscription: dict[str, Any] = {"frequency": "often", "amount": 0, "start_date": "2027-01-31", "customer": []}
     makes: list[tuple[Any, dict[str, Any]]] = [(own.pending_order, order), (own.paid_order, order)]
     for make, arguments in [*makes, (own.subscription, subscription)]:
         for field, value in arguments.items():

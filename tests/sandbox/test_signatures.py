@@ -23,6 +23,7 @@ from payasync.signing.schemes import SignatureScheme
 from tests.foreign.signatures import hmac_sha256
 
 KEY: Final = Secret("key-1")
+SCHEME: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex")
 PATH: Final = "/payment/unifiedorder"
 FIELDS: Final[dict[str, Any]] = {
     "totalAmt": 450,
@@ -41,7 +42,7 @@ NESTED: Final = {"customer": {"name": "Zoë", "tags": [1, "a"]}}
 
 def pairs(**options: Any) -> SortedPairs:
     """Return an HMAC-SHA256 scheme in hex with these options changed."""
-    return SortedPairs(**{"algorithm": "hmac-sha256", "encoding": "hex", **options})
+    return evolve(SCHEME, **options)
 
 
 @pytest.mark.parametrize(
@@ -172,14 +173,14 @@ async def test_custom_scheme() -> None:
 
 SERVICE_KEY: Final = Secret("service key")
 KEYS: Final = evolve(make_keys(PROFILE), service=SERVICE_KEY)
-SCHEME: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex")
 QUERY: Final = "/payment/orderquery"
 
 
 def signer_of(**parts: Any) -> ServiceSigner:
     """Return the signer of a profile with these parts."""
     now = datetime(2027, 1, 31, tzinfo=UTC)
-    return ServiceSigner(Dialect(Profile(**{"signature": SCHEME, **parts})), KEYS, now=lambda: now)
+    given: dict[str, Any] = {"signature": SCHEME, **parts}
+    return ServiceSigner(Dialect(Profile(**given)), KEYS, now=lambda: now)
 
 
 async def notified(signer: ServiceSigner, body: str) -> Any:

@@ -160,6 +160,7 @@ def test_description_names_the_headers() -> None:
     place = described["paths"]["/payment/unifiedorder"]["post"]
     fields = place["requestBody"]["content"]["application/json"]["schema"]["properties"]
 
+    assert PROFILE == Profile.from_toml(PROFILE.to_toml())
     assert ["Signature", "X-Nonce"] == [each["name"] for each in place["parameters"]]
     assert {"nonceStr", "sign"}.isdisjoint(fields)
     assert place["description"].startswith('The header Signature is "keyid={merchant_id},t={timestamp},s={signature}"')

@@ -259,7 +259,7 @@ def test_only_token_or_cookie_give_access() -> None:
 
 def test_cookie_gives_access_from_this_sandboxs_page() -> None:
     """The cookie is enough to read. A form must also come from a page of this sandbox, or it is refused."""
-    own = ({}, {"Sec-Fetch-Site": "same-origin"})
+    own: list[dict[str, str]] = [{}, {"Sec-Fetch-Site": "same-origin"}]
     origins = (
         "null",
         "http://evil.example",
