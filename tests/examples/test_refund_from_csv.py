@@ -115,11 +115,11 @@ async def test_results_cannot_be_written(shop: Shop) -> None:
 async def test_interrupted(shop: Shop) -> None:
     """After Ctrl-C, a later run asks about the refund whose response was lost, and makes each refund once."""
     _, refund = commands()
-    shop.sandbox.webhook_url = shop.told.url
+    shop.sandbox.webhook_url = shop.notified.url
     shop.sandbox.faults.hang("refunds.create", phase="after", order="T2")
     program = await shop.start(["python", *refund])
     for _ in ORDERS:
-        await shop.told.next(timeout=SECONDS)
+        await shop.notified.next(timeout=SECONDS)
     program.process.send_signal(signal.SIGINT)
     interrupted = await program.process.wait()
     program = await shop.start(["python", *refund], late=True)

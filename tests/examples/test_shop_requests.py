@@ -53,10 +53,14 @@ class Client:
         async with serving(self.place, self.sandbox, **variables) as process:
             yield process
 
+    async def post(self, path: str, **options: Any) -> tuple[int, str]:
+        """Send a request, and return the status and the page."""
+        async with self.http.post(f"{self.place.url}{path}", allow_redirects=False, **options) as answer:
+            return answer.status, await answer.text()
+
     async def press(self, path: str, **form: str) -> tuple[int, str]:
         """Send a form, and return the status and the page."""
-        async with self.http.post(f"{self.place.url}{path}", data=form, allow_redirects=False) as answer:
-            return answer.status, await answer.text()
+        return await self.post(path, data=form)
 
     async def buy(self) -> tuple[int, str]:
         """Buy a coffee, up to the gateway."""
@@ -288,6 +292,40 @@ async def test_open_point_before_the_call_says_that_nothing_was_sent(client: Cli
     assert 0 == len(client.sandbox.ledger.calls())
     for _, page in (bought, refund):
         assert "Nothing was charged or refunded" in page
+
+
+async def test_shop_believes_no_stranger(client: Client) -> None:
+    """Several clicks send one request, a form decides no amount, and neither other sites nor strangers refund.
+
+    If the profile does not have the service's word, the page does not say that the order is unpaid.
+    """
+    form = {"product": "coffee", "number": NUMBER, "amount": "1", "price": "1"}
+    notice, whole = (
+        {"type": "payment.paid", "data": {"outTradeNo": NUMBER}},
+        {"refund": f"{NUMBER}-R1", "amount": "450"},
+    )
+    refund, ledger = f"/admin/orders/{NUMBER}/refund", client.sandbox.ledger
+    async with client.serving(Profile.from_toml(SANDBOX.to_toml().replace("SBX_PENDING", "OTHER"))):
+        clicks = await asyncio.gather(*(client.press("/orders", **form) for _ in range(5)))
+        unknown = await client.page()
+        await client.sandbox.customer.authorize(NUMBER)
+        await client.sandbox.settle()
+        invalid, _ = await client.press("/orders", **{**form, "number": "../admin"})
+        strangers = [
+            await client.post("/notify/payment", json=notice),
+            await client.post("/notify", json=notice),
+            await client.post(refund, data=whole, headers={"Origin": "https://elsewhere.example"}),
+            await client.post(refund, data=whole, headers={"Authorization": "Basic YWRtaW46Z3Vlc3M="}),
+        ]
+        before = client.refunds()
+        await client.see(f"/orders/{NUMBER}", "Thank you")
+        await asyncio.gather(*(client.refund(**whole) for _ in range(5)))
+
+    assert ([303] * 5, True) == ([status for status, _ in clicks], invalid in {400, 422})
+    assert [400, 400, 403, 401] == [status for status, _ in strangers]
+    assert ((0, 0), 450, (450, 1)) == (before, ledger.paid(NUMBER), client.refunds())
+    assert [1, 1] == [len(ledger.calls(name)) for name in ("orders.place", "refunds.create")]
+    assert ("We are checking your payment" in unknown, "Continue to payment" in unknown) == (True, False)
 
 
 async def test_cancelled_order_is_closed(shop: Client) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import sqlite3
 import sys
 from asyncio.subprocess import DEVNULL
-from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +13,7 @@ import aiohttp
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox import Sandbox
 from tests.cli.sandbox_process import environment
 from tests.examples.shops import NAMES, PASSWORD, Place, serving
 from tests.sandbox.chromium import browsing
@@ -221,50 +220,3 @@ async def test_shop_killed_while_it_places_sends_nothing_again(shop: Shop) -> No
         await expect(page.get_by_role("heading", name="The order is closed")).to_be_visible()
 
     assert (1, 0, "closed") == (shop.sent("orders.place"), buttons, sandbox.ledger.order_state(NUMBER))
-
-
-async def test_shop_believes_no_stranger(place: Place) -> None:
-    """Several clicks send one request, a form decides no amount, and neither other sites nor strangers refund.
-
-    If the profile does not have the service's word, the page does not say that the order is unpaid.
-    """
-    profile, url = place.folder / "service.toml", place.url
-    profile.write_text(PROFILE.to_toml().replace("SBX_PENDING", "OTHER"), encoding="utf-8")
-    notice = {"type": "payment.paid", "data": {"outTradeNo": NUMBER}}
-    whole: dict[str, Any] = {"data": {"refund": f"{NUMBER}-R1", "amount": "450"}}
-    right, wrong = (
-        {"Authorization": f"Basic {b64encode(f'admin:{each}'.encode()).decode()}"} for each in (PASSWORD, "guess")
-    )
-    async with (
-        Sandbox() as sandbox,
-        serving(place, sandbox, PAYASYNC_PROFILE=str(profile)),
-        aiohttp.ClientSession() as http,
-    ):
-
-        async def post(path: str, **given: Any) -> int:
-            async with http.post(f"{url}{path}", allow_redirects=False, **given) as answer:
-                return answer.status
-
-        async def text() -> str:
-            async with http.get(f"{url}/orders/{NUMBER}") as shown:
-                return await shown.text()
-
-        refund = f"/admin/orders/{NUMBER}/refund"
-        form = {**FORM, "amount": "1", "price": "1"}
-        clicks = await asyncio.gather(*(post("/orders", data=form) for _ in range(5)))
-        unknown, sent = await text(), len(sandbox.ledger.calls("orders.place"))
-        await sandbox.customer.authorize(NUMBER)
-        await sandbox.settle()
-        invalid = await post("/orders", data={**form, "number": "../admin"})
-        refused = [await post(path, json=notice) for path in ("/notify/payment", "/notify")]
-        refused.append(await post(refund, headers={**right, "Origin": "https://elsewhere.example"}, **whole))
-        refused.append(await post(refund, headers=wrong, **whole))
-        before, paid = sandbox.ledger.refunded(NUMBER), await text()
-        await asyncio.gather(*(post(refund, headers=right, **whole) for _ in range(5)))
-
-        assert (450, 450) == (sandbox.ledger.paid(NUMBER), sandbox.ledger.refunded(NUMBER))
-        assert 1 == len(sandbox.ledger.calls("refunds.create"))
-    assert ([303] * 5, 1, 0) == (clicks, sent, before)
-    assert ("We are checking your payment" in unknown, "Continue to payment" in unknown) == (True, False)
-    assert (True, [400, 400, 403, 401]) == (invalid in {400, 422}, refused)
-    assert "Thank you" in paid

@@ -44,7 +44,7 @@ def clock() -> float:
 
 
 async def main() -> None:
-    """Work until it is killed, or told to stop."""
+    """Work until it is killed or stopped."""
     app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=dsn, min_size=1))
     async with (
         PostgresJournal(dsn, clock=clock if float(late) else None) as journal,

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,14 +84,14 @@ class Shop:
     dsn: str
     namespace: str = "payasync"
 
-    def having(self, tasks: PaymentTasks) -> "Shop":
+    def with_tasks(self, tasks: PaymentTasks) -> "Shop":
         """Return the shop with other tasks in its queue."""
         self.app.add_tasks_from(tasks.blueprint, namespace="other")
         return evolve(self, tasks=tasks, namespace="other")
 
     def through(self, pay: Session) -> "Shop":
         """Return the shop with tasks that send with another session."""
-        return self.having(PaymentTasks(pay, self.journal, cron=YEARLY))
+        return self.with_tasks(PaymentTasks(pay, self.journal, cron=YEARLY))
 
     async def reconcile(self) -> None:
         """Reconcile as the clock would have it."""
@@ -127,25 +126,15 @@ class Shop:
         return [(each.reference, each.state) for each in await self.journal.list()]
 
 
-@asynccontextmanager
-async def opened(dsn: str, sandbox: Sandbox) -> AsyncGenerator[Shop]:
-    """Return a shop whose queue is there."""
-    app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=dsn, min_size=1))
-    async with AsyncExitStack() as stack:
-        journal = await stack.enter_async_context(PostgresJournal(dsn))
-        pay = await stack.enter_async_context(sandbox.session(retry=ONCE))
-        await stack.enter_async_context(app.open_async())
-        await app.schema_manager.apply_schema_async()
-        tasks = PaymentTasks(pay, journal, reconciler=Reconciler(pay, journal), cron=YEARLY)
-        app.add_tasks_from(tasks.blueprint, namespace="payasync")
-        yield Shop(app, tasks, journal, pay, dsn)
-
-
 @pytest.fixture
 async def shop(postgres_dsn: str, sandbox: Sandbox) -> AsyncGenerator[Shop]:
     """A merchant with an empty queue."""
-    async with opened(postgres_dsn, sandbox) as shop:
-        yield shop
+    app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=postgres_dsn, min_size=1))
+    async with PostgresJournal(postgres_dsn) as journal, sandbox.session(retry=ONCE) as pay, app.open_async():
+        await app.schema_manager.apply_schema_async()
+        tasks = PaymentTasks(pay, journal, reconciler=Reconciler(pay, journal), cron=YEARLY)
+        app.add_tasks_from(tasks.blueprint, namespace="payasync")
+        yield Shop(app, tasks, journal, pay, postgres_dsn)
 
 
 async def test_queued_with_the_business(shop: Shop, sandbox: Sandbox) -> None:
@@ -177,7 +166,7 @@ async def test_delivered_twice_is_sent_once(shop: Shop, sandbox: Sandbox) -> Non
     assert 1 == len(sandbox.ledger.calls("refunds.create"))
 
 
-async def test_what_was_not_done_is_told(shop: Shop, sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
+async def test_on_result_gets_what_was_not_done(shop: Shop, sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
     """`on_result` gets each result, even one that comes days later. If it raises, the reconciliation goes on."""
     heard: list[Result] = []
 
@@ -193,7 +182,7 @@ async def test_what_was_not_done_is_told(shop: Shop, sandbox: Sandbox, caplog: p
     async with PostgresJournal(shop.dsn, clock=tomorrow) as journal:
         reconciler = Reconciler(shop.pay, journal, pace=Pace(clock=tomorrow))
         tasks = PaymentTasks(shop.pay, journal, reconciler=reconciler, on_result=on_result, cron=YEARLY)
-        await shop.having(tasks).reconcile()
+        await shop.with_tasks(tasks).reconcile()
 
     assert [("R1", "rejected"), ("R2", "succeeded")] == await shop.states()
     assert [("R1", "the refund's state is failed")] == [(it.intent.reference, it.reason) for it in heard if it.rejected]
@@ -219,7 +208,7 @@ def tomorrow() -> float:
 async def test_on_result_gets_the_end_of_a_task(shop: Shop, sandbox: Sandbox, total: int, state: str) -> None:
     """`on_result` gets the end of a write once, from the task that sent it. A second task sends and reports nothing."""
     heard: list[Result] = []
-    other = shop.having(PaymentTasks(shop.pay, shop.journal, on_result=heard.append, cron=YEARLY))
+    other = shop.with_tasks(PaymentTasks(shop.pay, shop.journal, on_result=heard.append, cron=YEARLY))
     for _ in range(2):
         await other.tasks.add(evolve(refund("R1"), total_amt=total))
     await shop.work()
@@ -238,7 +227,7 @@ async def test_lost_response_is_resolved_by_the_reconciliation(shop: Shop, sandb
     heard: list[Result] = []
     sandbox.faults.reset_after_commit("refunds.create")
     sandbox.faults.reset_before("refunds.status", times=None)
-    other = shop.having(PaymentTasks(shop.pay, shop.journal, on_result=heard.append, cron=YEARLY))
+    other = shop.with_tasks(PaymentTasks(shop.pay, shop.journal, on_result=heard.append, cron=YEARLY))
     for number in ("R1", "R2"):
         await other.tasks.add(refund(number))
     await shop.work()
@@ -362,7 +351,7 @@ async def test_declined_write_of_a_failing_journal_is_not_sent_again(shop: Shop,
     """If the journal fails after a refund was declined, the task is retried. It reports the end, and sends nothing."""
     heard: list[Result] = []
     async with Failing(shop.dsn) as journal:
-        other = shop.having(PaymentTasks(shop.pay, journal, on_result=heard.append, cron=YEARLY))
+        other = shop.with_tasks(PaymentTasks(shop.pay, journal, on_result=heard.append, cron=YEARLY))
         await other.tasks.add(refund("R1"))
         await shop.work()
         waiting, before, journal.fails = await shop.jobs(), list(heard), False
@@ -420,11 +409,11 @@ async def test_what_cannot_be_sent_is_left_to_a_person(
     other = shop.through(strict(sandbox))
     await other.reconcile()
     await other.reconcile()
-    jobs, kept = await shop.jobs(), await shop.journal.list("new")
+    jobs, left = await shop.jobs(), await shop.journal.list("new")
     await shop.reconcile()
 
     assert ["todo 0"] == jobs
-    assert ["refund_desc", "", "this"] == [each.reason.partition(" ")[0] for each in kept]
+    assert ["refund_desc", "", "this"] == [each.reason.partition(" ")[0] for each in left]
     assert 2 == sum("is left to a person" in each.getMessage() for each in caplog.records)
     assert ["todo 0"] * 2 == await shop.jobs()
 
@@ -472,15 +461,15 @@ async def test_each_merchant_is_reconciled(shop: Shop, sandbox: Sandbox) -> None
 async def test_job_of_a_dead_worker_is_delivered_again(shop: Shop) -> None:
     """The reconciliation puts the job of a dead worker back into the queue, and no other job."""
     await shop.tasks.add(refund("R1"))
-    taken = list[list[str]]()
+    states = list[list[str]]()
     for age in (0, 60):
         beat = "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 s' * %s) RETURNING id"
         ((worker,),) = await shop.execute(beat, age)
         await shop.execute("UPDATE procrastinate_jobs SET status = 'doing', worker_id = %s", worker)
         await shop.reconcile()
-        taken.append(await shop.jobs())
+        states.append(await shop.jobs())
 
-    assert [["doing 0"], ["todo 1"]] == taken
+    assert [["doing 0"], ["todo 1"]] == states
 
 
 async def test_blueprint_must_be_in_an_application(postgres_dsn: str, sandbox: Sandbox) -> None:
@@ -505,28 +494,22 @@ def started(dsn: str, sandbox: Sandbox, late: int = 0, fatal: str = "") -> "subp
 
 @pytest.mark.long
 @pytest.mark.parametrize("fatal", ["leaving", "answered"])
-async def test_worker_is_killed(postgres_dsn: str, sandbox: Sandbox, fatal: str) -> None:
+async def test_worker_is_killed(shop: Shop, sandbox: Sandbox, fatal: str) -> None:
     """If workers are killed during a refund, other workers go on, and each refund is made once."""
     numbers = [f"R{number}" for number in range(MANY)]
-    async with opened(postgres_dsn, sandbox) as shop:
-        for number in numbers:
-            await shop.tasks.add(refund(number))
-        died = await asyncio.to_thread(started(postgres_dsn, sandbox, fatal=fatal).wait, SECONDS)
-        workers = [started(postgres_dsn, sandbox), started(postgres_dsn, sandbox, LATER)]
-        try:
-            await all_accepted(shop)
-        finally:
-            for worker in workers:
-                worker.kill()
-                await asyncio.to_thread(worker.wait, SECONDS)
+    for number in numbers:
+        await shop.tasks.add(refund(number))
+    died = await asyncio.to_thread(started(shop.dsn, sandbox, fatal=fatal).wait, SECONDS)
+    workers = [started(shop.dsn, sandbox), started(shop.dsn, sandbox, LATER)]
+    try:
+        async with asyncio.timeout(SECONDS):
+            while {"accepted"} != {state for _, state in await shop.states()}:
+                await shop.execute("SELECT pg_sleep(0.1)")
+    finally:
+        for worker in workers:
+            worker.kill()
+            await asyncio.to_thread(worker.wait, SECONDS)
 
     assert -signal.SIGKILL == died
     assert ["processing"] * MANY == [sandbox.ledger.refund_state(number) for number in numbers]
     assert {each.code for each in sandbox.ledger.calls("refunds.create")} <= set(sandbox.profile.answer.ok)
-
-
-async def all_accepted(shop: Shop) -> None:
-    """Wait until nothing is left to do."""
-    async with asyncio.timeout(SECONDS):
-        while {"accepted"} != {state for _, state in await shop.states()}:
-            await shop.execute("SELECT pg_sleep(0.1)")

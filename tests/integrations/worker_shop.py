@@ -77,13 +77,13 @@ class Shop:
         folder: The folder.
         environment: The environment of the programs.
         sandbox: The service.
-        told: Receives notifications once it is the sandbox's `webhook_url`.
+        notified: Receives notifications once it is the sandbox's `webhook_url`.
     """
 
     folder: Path
     environment: dict[str, str]
     sandbox: Sandbox
-    told: RecordingReceiver
+    notified: RecordingReceiver
     _stack: AsyncExitStack = field(repr=False)
 
     def write(self, files: Mapping[str, str]) -> None:
@@ -138,7 +138,7 @@ async def open_shop(folder: Path, refunds: Any = "succeed") -> AsyncGenerator[Sh
     """Open a shop without a recipe, whose refunds end as `refunds` says."""
     async with AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(Sandbox(clock="frozen", refunds=refunds))
-        told = await stack.enter_async_context(sandbox.receiver())
+        notified = await stack.enter_async_context(sandbox.receiver())
         (folder / "late").mkdir()
         (folder / "late" / "sitecustomize.py").write_text(LATE, encoding="utf-8")
-        yield Shop(folder, {**os.environ, **environment_of(sandbox)}, sandbox, told, stack)
+        yield Shop(folder, {**os.environ, **environment_of(sandbox)}, sandbox, notified, stack)

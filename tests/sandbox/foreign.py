@@ -9,13 +9,11 @@ import json
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import aiohttp
 from aiohttp import web
 from attrs import field, frozen
-
-from payasync import Credentials
 
 NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 PLACE: Final = "/payment/unifiedorder"
@@ -47,30 +45,16 @@ class Answer:
         return self.document["code"]
 
     @property
-    def told(self) -> tuple[int, object]:
+    def result(self) -> tuple[int, object]:
         """The status and the code."""
         return self.status, self.code
-
-
-class Reached(Protocol):
-    """The parts of a sandbox that a client needs."""
-
-    @property
-    def url(self) -> str:
-        """The sandbox's address."""
-        ...
-
-    @property
-    def credentials(self) -> Credentials:
-        """The merchant's credentials."""
-        ...
 
 
 class Foreign:
     """A client that uses the wire names of the sandbox's own profile."""
 
-    def __init__(self, sandbox: Reached, http: aiohttp.ClientSession, nonces: str = "nonce") -> None:
-        self.sandbox: Any = sandbox
+    def __init__(self, sandbox: Any, http: aiohttp.ClientSession, nonces: str = "nonce") -> None:
+        self.sandbox = sandbox
         self.http = http
         self._nonces = (f"{nonces}-{count}" for count in itertools.count())
         signing_key, secret_key = sandbox.credentials.signing_key, sandbox.credentials.secret_key
@@ -81,9 +65,9 @@ class Foreign:
 
     def signed(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return fields with the merchant's number, a new nonce and a signature."""
-        told = {"merchantId": "SANDBOX", "nonceStr": next(self._nonces), **fields}
-        text = "&".join(f"{name}={told[name]}" for name in sorted(told) if told[name] != "")
-        return {**told, "sign": hmac.new(self._signing_key.encode(), text.encode(), hashlib.sha256).hexdigest()}
+        given = {"merchantId": "SANDBOX", "nonceStr": next(self._nonces), **fields}
+        text = "&".join(f"{name}={given[name]}" for name in sorted(given) if given[name] != "")
+        return {**given, "sign": hmac.new(self._signing_key.encode(), text.encode(), hashlib.sha256).hexdigest()}
 
     async def send(self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **options: Any) -> Answer:
         """Send any request."""
@@ -105,8 +89,8 @@ class Foreign:
         self, out_refund_no: str, refund_amt: int, *, out_trade_no: str, total_amt: int = 450, **fields: Any
     ) -> Answer:
         """Request a refund."""
-        told = {"outTradeNo": out_trade_no, "outRefundNo": out_refund_no, **fields}
-        return await self.post(REFUND, totalAmt=total_amt, refundAmt=refund_amt, **told)
+        given = {"outTradeNo": out_trade_no, "outRefundNo": out_refund_no, **fields}
+        return await self.post(REFUND, totalAmt=total_amt, refundAmt=refund_amt, **given)
 
     async def subscribe(self, **changes: Any) -> Answer:
         """Request a subscription."""

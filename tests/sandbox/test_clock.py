@@ -5,9 +5,11 @@ import shutil
 import sqlite3
 from contextlib import closing
 from datetime import UTC, date, datetime, time, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 
@@ -100,7 +102,7 @@ async def test_thirteen_renewals_in_one_advance(frozen: Sandbox, receiver: Recei
     assert sorted(report.happened, key=lambda one: one.at) == list(report)
 
 
-async def test_receiver_sees_the_moment_and_may_call_back(http: Any, receiver: Receiver) -> None:
+async def test_receiver_sees_the_moment_and_may_call_back(http: aiohttp.ClientSession, receiver: Receiver) -> None:
     """While the clock is advanced, a receiver that calls the sandbox sees the time of the event."""
     async with Sandbox(clock=NOON, webhook_url=receiver.url) as sandbox:
         foreign = Foreign(sandbox, http)
@@ -122,7 +124,7 @@ async def test_receiver_sees_the_moment_and_may_call_back(http: Any, receiver: R
     assert ["payment.expired", "payment.closed"] == [one.document["type"] for one in receiver.received]
 
 
-async def test_many_timers_leave_room_for_requests(http: Any) -> None:
+async def test_many_timers_leave_room_for_requests(http: aiohttp.ClientSession) -> None:
     """A request gets its response while a thousand orders expire. Concurrent calls of `advance` add up."""
     async with Sandbox(clock=NOON) as sandbox:
         for count in range(1000):
@@ -177,9 +179,9 @@ async def test_restart_goes_on_from_the_time_of_the_file(tmp_path: Path) -> None
         assert NOON + timedelta(days=100) == sandbox.clock.now()
     async with Sandbox(db=tmp_path / "real.db") as sandbox:
         numbers = [await sandbox.given.pending_order() for _ in range(100)]
-    with closing(sqlite3.connect(tmp_path / "real.db", isolation_level=None)) as kept:
+    with closing(sqlite3.connect(tmp_path / "real.db", isolation_level=None)) as file:
         # As if the sandbox had not run for an hour.
-        kept.execute("UPDATE clock SET wall = wall - 3600 * 1000000")
+        file.execute("UPDATE clock SET wall = wall - 3600 * 1000000")
     async with Sandbox(db=tmp_path / "real.db") as sandbox:
         assert {"expired"} == {sandbox.ledger.order_state(number) for number in numbers}
 
@@ -206,18 +208,23 @@ async def test_closed_while_somebody_waits(receiver: Receiver) -> None:
         await waiting
 
 
-async def test_database_that_cannot_be_written() -> None:
-    """If the database cannot be written, `advance`, `settle` and `close` raise an error, and nothing is done."""
+async def test_database_that_cannot_be_written(http: aiohttp.ClientSession) -> None:
+    """If the database cannot be written, requests are refused, all else raises an error, and nothing is done."""
     sandbox = await Sandbox(clock=NOON).start()
+    store, foreign = store_of(sandbox), Foreign(sandbox, http)
     number = await sandbox.given.pending_order()
-    set_writable(store_of(sandbox), writable=False)
-    for wait in (lambda: sandbox.clock.advance(minutes=30), sandbox.settle):
+    set_writable(store, writable=False)
+    failed = await foreign.place("T1")
+    for act in (sandbox.given.paid_order, partial(sandbox.clock.advance, minutes=30), sandbox.settle):
         with pytest.raises(ConfigurationError, match="db: the sandbox's database cannot be written"):
-            await wait()
-    state = sandbox.ledger.order_state(number)
+            await act()
+    set_writable(store, writable=True)
+    placed, state = await foreign.place("T1"), sandbox.ledger.order_state(number)
+    set_writable(store, writable=False)
     with pytest.raises(ConfigurationError, match="db: the sandbox's database cannot be written"):
         await sandbox.close()
 
+    assert [(500, "SBX_BUSY"), (200, "SBX_OK")] == [failed.result, placed.result]
     assert "pending" == state
 
 

@@ -225,12 +225,12 @@ def test_status_means_to_the_profile_what_happened() -> None:
 def test_names_of_events() -> None:
     """Event names follow the sandbox's own order. The last name is used for the rest, except for orders."""
     kinds = {"payment": ["p1", "p2"], "refund": ["r1"], "subscription": ["s1", "s2", "s3"]}
-    told = words(notification=NotificationShape(verification="none", kind="k", kinds=kinds))
-    ends = [told.event("payment", name) for name in ("paid", "failed", "closed", "expired")]
-    steps = [told.event("subscription", name) for name in ("renewed", "past_due", "cancelled", "started")]
+    names = words(notification=NotificationShape(verification="none", kind="k", kinds=kinds))
+    ends = [names.event("payment", name) for name in ("paid", "failed", "closed", "expired")]
+    steps = [names.event("subscription", name) for name in ("renewed", "past_due", "cancelled", "started")]
 
     assert ["p1", "p2", None, None] == ends
-    assert ["r1", "r1"] == [told.event("refund", name) for name in ("succeeded", "failed")]
+    assert ["r1", "r1"] == [names.event("refund", name) for name in ("succeeded", "failed")]
     assert ["s1", "s2", "s3", "s1"] == steps
 
 
@@ -339,15 +339,11 @@ def test_way_in_which_refusals_are_sent() -> None:
 NAMED: Final = PROFILE.sandbox.codes
 
 
-OWN: Final = {
+NUMBERED: Final = ("orders.query", "orders.close", "payments.status", "refunds.status")
+OWN: Final[dict[str, dict[str, list[str]]]] = {
     "orders.place": {"duplicate": ["TAKEN"]},
     "refunds.create": {"duplicate": ["USED"], "absent": ["NONE"]},
-    "orders.query": {"absent": ["NONE"]},
-    "orders.close": {"absent": ["NONE"]},
-    "payments.status": {"absent": ["NONE"]},
-    "refunds.status": {"absent": ["NONE"]},
-    "subscriptions.update": {"absent": ["NONE"]},
-    "subscriptions.cancel": {"absent": ["NONE"]},
+    **{name: {"absent": ["NONE"]} for name in (*NUMBERED, "subscriptions.update", "subscriptions.cancel")},
 }
 """The codes of each operation that can be refused because of a number."""
 
@@ -480,16 +476,12 @@ def test_what_a_success_cannot_omit() -> None:
         assert f"sandbox.omits.{operation}" == caught.value.field
 
 
-GATEWAY: Final = Profile(
+GATEWAY: Final = evolve(
+    PROFILE,
     bearer=(),
     signed=(),
     merchant=(),
-    fields=PROFILE.fields,
-    formats=PROFILE.formats,
-    states=PROFILE.states,
-    answer=PROFILE.answer,
     payment_status=Parameter("no"),
-    refund_status=Parameter("outRefundNo"),
     endpoints={each.name: Endpoint(method="POST", path="/gateway") for each in OPERATIONS},
     constants={each.name: {"service": each.name} for each in OPERATIONS},
 )
@@ -814,22 +806,18 @@ def test_numbers_in_paths() -> None:
 
     The name of a refused field stands beside the message, or beside its list.
     """
-    coded, listed = {"ok": (0,), "request_id": "header:X-Id"}, {"request_id": "header:X-Id"}
-    cases: list[tuple[dict[str, Any], str | None, dict[str, Any]]] = [
-        ({"code": "e.1.code", "message": "e.1.text", **coded}, None, {"e": [{}, {"code": "N", "text": "no"}]}),
-        ({"code": "e.0", "message": "e.1", **coded}, None, {"e": ["N", "no"]}),
-        ({"code": "0.code", "message": "0.text", **coded}, None, {"0": {"code": "N", "text": "no"}}),
-        ({"code": "a.0.0", "message": "a.0.1", **coded}, None, {"a": [["N", "no"]]}),
-        ({"code": "a.0", "message": "b.0", **coded}, None, {"a": ["N"], "b": ["no"]}),
-        ({"message": "texts.0", **listed}, "f", {"texts": ["N"], "field": "f"}),
-        ({"message": "a.0.0", **listed}, "f", {"a": [["N"]], "field": "f"}),
-        ({"message": "errors.0.text", **listed}, "f", {"errors": [{"text": "N", "field": "f"}]}),
+    cases: list[tuple[str, str, dict[str, Any]]] = [
+        ("e.1.code", "e.1.text", {"e": [{}, {"code": "N", "text": "no", "field": "f"}]}),
+        ("e.0", "e.1", {"e": ["N", "no"], "field": "f"}),
+        ("0.code", "0.text", {"0": {"code": "N", "text": "no", "field": "f"}}),
+        ("a.0.0", "a.0.1", {"a": [["N", "no"]], "field": "f"}),
+        ("a.0", "b.0", {"a": ["N"], "b": ["no"], "field": "f"}),
     ]
-    for answer, field, document in cases:
-        profile = Profile(answer=AnswerShape(**answer), codes=ResultCodes(absent=("N",)))
-        refused = Dialect(profile, "status").build_refusal(RefusedError("absent", "no", field=field), None, "r")
+    for code, message, document in cases:
+        shape = AnswerShape(code=code, message=message, ok=(0,), request_id="header:X-Id")
+        dialect = Dialect(Profile(answer=shape, codes=ResultCodes(absent=("N",))), "status")
 
-        assert document == refused.document
+        assert document == dialect.build_refusal(RefusedError("absent", "no", field="f"), None, "r").document
 
 
 def test_time_of_a_zone() -> None:

@@ -43,13 +43,16 @@ async def page_of(operator: Operator, number: int = 0) -> dict[str, tuple[str, s
 
 
 async def test_page_shows_what_was_sent_and_answered(operator: Operator, foreign: Foreign) -> None:
-    """The page of a request has both messages with their headers, as they were on the wire, and the signed text."""
+    """The page of a request has both messages with their headers, as they were on the wire, and the signed text.
+
+    If the signature is wrong, it is masked, and the page has the text to sign.
+    """
     fields = foreign.signed({"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD"})
-    body = json.dumps(fields)
-    answer = await foreign.send(
-        "POST", "/payment/unifiedorder", data=body, headers={"Content-Type": "application/json", "X-Shop": "9"}
-    )
-    page = await page_of(operator)
+    wrong = {**foreign.signed({"outTradeNo": "T1"}), "sign": ALIEN}
+    body, headers = json.dumps(fields), {"Content-Type": "application/json", "X-Shop": "9"}
+    answer = await foreign.send("POST", "/payment/unifiedorder", data=body, headers=headers)
+    await foreign.send("POST", QUERY, json=wrong)
+    refused, page = await page_of(operator), await page_of(operator, 1)
     sent, answered = page["sent"][1], page["answered"][1]
 
     assert sent.startswith("POST /payment/unifiedorder\nHost: 127.0.0.1:")
@@ -60,18 +63,10 @@ async def test_page_shows_what_was_sent_and_answered(operator: Operator, foreign
     assert answer.document == json.loads(answered.partition("\n\n")[2])
     text = f"currency=CAD&merchantId=SANDBOX&nonceStr={fields['nonceStr']}&outTradeNo=T1&totalAmt=450"
     assert ("The text that was signed", text) == page["signed"]
-
-
-async def test_page_of_a_bad_signature_shows_what_should_have_been_signed(operator: Operator, foreign: Foreign) -> None:
-    """The page of a wrongly signed request has the text to sign, and the signature is masked."""
-    fields = {**foreign.signed({"outTradeNo": "T1"}), "sign": ALIEN}
-    await foreign.send("POST", QUERY, json=fields)
-    page = await page_of(operator)
-
-    text = f"merchantId=SANDBOX&nonceStr={fields['nonceStr']}&outTradeNo=T1"
-    assert ("The text that should have been signed", text) == page["signed"]
-    assert ALIEN not in str(page)
-    assert {**fields, "sign": "<masked, 24 characters>"} == json.loads(page["sent"][1].partition("\n\n")[2])
+    text = f"merchantId=SANDBOX&nonceStr={wrong['nonceStr']}&outTradeNo=T1"
+    assert ("The text that should have been signed", text) == refused["signed"]
+    assert ALIEN not in str(refused)
+    assert {**wrong, "sign": "<masked, 24 characters>"} == json.loads(refused["sent"][1].partition("\n\n")[2])
 
 
 async def test_no_key_and_no_customer_is_on_a_page(operator: Operator, foreign: Foreign) -> None:
@@ -115,12 +110,12 @@ async def test_only_the_newest_pages_have_messages(operator: Operator, foreign: 
     await foreign.place("T1")
     await operator.sandbox.customer.authorize("T1")
     link, gateway = await links(operator, "/timeline?about=T1")
-    kept, stranger = await operator.get(link), await operator.get(link, {})
+    newest, stranger = await operator.get(link), await operator.get(link, {})
     browser = (await operator.get(gateway)).document
     for _ in range(MAX_EXCHANGES):
         await foreign.send("GET", "/payment/unknown")
     gone, unknown = await operator.get(link), await operator.get("/timeline/999999")
-    pages = (kept, gone, unknown)
+    pages = (newest, gone, unknown)
 
     assert [True, False, False] == ['<pre class="message"' in each.document for each in pages]
     assert [200, 200, 404, 401] == [each.status for each in (*pages, stranger)]
@@ -228,11 +223,11 @@ async def test_page_shows_what_the_service_signed(answer: AnswerShape, form: str
     """If responses are signed, the page shows the text that the response's signature covers."""
     async with Sandbox(evolve(PROFILE, answer=answer)) as sandbox, aiohttp.ClientSession() as http:
         operator = Operator(sandbox, http)
-        told = [await operator.foreign.place("T1"), await operator.foreign.place("T1")]
-        told.append(await operator.foreign.send("GET", "/payment/unknown"))
+        responses = [await operator.foreign.place("T1"), await operator.foreign.place("T1")]
+        responses.append(await operator.foreign.send("GET", "/payment/unknown"))
         pages = [await page_of(operator, number) for number in (2, 1, 0)]
 
-    for response, page in zip(told, pages, strict=True):
+    for response, page in zip(responses, pages, strict=True):
         time, nonce = response.headers.get("Mac", "")[2:12], response.headers.get("Id", "")
         text = form.format(code=response.code, time=time, nonce=nonce, body=page["answered"][1].partition("\n\n")[2])
         title, shown = page["confirmed"]

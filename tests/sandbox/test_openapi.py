@@ -54,8 +54,8 @@ def described(profile: Profile) -> Any:
 
 def operation_of(described: Any, name: str) -> Any:
     """Return the part of a document about an operation."""
-    told = [each for path in described["paths"].values() for each in path.values()]
-    return next(each for each in told if each["operationId"] == name)
+    operations = [each for path in described["paths"].values() for each in path.values()]
+    return next(each for each in operations if each["operationId"] == name)
 
 
 def differences(described: Any, name: str, reading: Reading) -> list[str]:
@@ -130,20 +130,20 @@ async def test_every_response_is_as_documented(world: World) -> None:
     assert [] == [key for key in keys if key and key.reveal() in text]
 
 
+def answering(**points: Any) -> Profile:
+    """Return the sandbox's own profile with other points of a response."""
+    return evolve(PROFILE, answer=evolve(PROFILE.answer, **points))
+
+
+IN_CAD: Final = {"*": {"currency": "CAD"}}
 DIALECTS: Final = {
     "compared": evolve(
-        PROFILE,
-        answer=evolve(PROFILE.answer, out_trade_no="a.no", currency="", total_amt="a.sum", merchant_id="a.shop"),
-        constants={"*": {"currency": "CAD"}},
+        answering(out_trade_no="a.no", currency="", total_amt="a.sum", merchant_id="a.shop"), constants=IN_CAD
     ),
-    "given currency": evolve(
-        PROFILE, answer=evolve(PROFILE.answer, currency="a.unit"), constants={"*": {"currency": "CAD"}}
-    ),
-    "refusals not signed": evolve(PROFILE, answer=evolve(PROFILE.answer, signature="seal", refusals_signed=False)),
+    "given currency": evolve(answering(currency="a.unit"), constants=IN_CAD),
+    "refusals not signed": answering(signature="seal", refusals_signed=False),
     "codes in failures": evolve(
-        PROFILE,
-        answer=evolve(
-            PROFILE.answer,
+        answering(
             data="result.0",
             code=["errors.0.code", "code"],
             code_optional=True,
@@ -153,18 +153,11 @@ DIALECTS: Final = {
         ),
         codes=evolve(PROFILE.codes, by_operation={"refunds.create": {"absent": ["NO_REFUND"]}}),
     ),
-    "codes in two places": evolve(
-        PROFILE, answer=evolve(PROFILE.answer, code=["error.code", "result"], message=["error.text", "text"])
-    ),
-    "codes in a list": evolve(
-        PROFILE, answer=evolve(PROFILE.answer, code="codes.0", message="texts.0", code_optional=True)
-    ),
-    "codes and messages in a list": evolve(
-        PROFILE, answer=evolve(PROFILE.answer, code=["errors.0", "code"], message=["errors.1", "text"])
-    ),
+    "codes in two places": answering(code=["error.code", "result"], message=["error.text", "text"]),
+    "codes in a list": answering(code="codes.0", message="texts.0", code_optional=True),
+    "codes and messages in a list": answering(code=["errors.0", "code"], message=["errors.1", "text"]),
     "constants": evolve(
-        PROFILE,
-        answer=evolve(PROFILE.answer, data="outer.data", signature="outer.seal", refusals_signed=False),
+        answering(data="outer.data", signature="outer.seal", refusals_signed=False),
         signature=SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json", booleans="json", numbers="text"),
         sandbox=evolve(PROFILE.sandbox, constants={"v": 1.5, "on": True, "of": [1], "no": None, "in": {"a": "b"}}),
     ),

@@ -1,44 +1,38 @@
 """The receiver for tests: it acknowledges genuine notifications, whichever way a profile signs them."""
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 import pytest
 from attrs import evolve
 
-from payasync import SignedHeader
+from payasync import Profile, SignedHeader
 from payasync.errors import WaitTimeoutError
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import WireNames
 from payasync.sandbox.recording_receiver import RecordingReceiver, explain_forgery
 from payasync.sandbox.signatures import make_keys
 
-IN_BODY: Final = evolve(
-    PROFILE,
-    name="in-body",
-    notification=evolve(
-        PROFILE.notification,
-        verification="body",
-        signature="data.sign",
-        volatile=("nonceStr", "sign"),
-        ack_body="SUCCESS",
-    ),
+
+def notifying(name: str, **points: Any) -> Profile:
+    """Return the sandbox's own profile with other points of notifications."""
+    return evolve(PROFILE, name=name, notification=evolve(PROFILE.notification, **points))
+
+
+BODY: Final = {
+    "verification": "body",
+    "signature": "data.sign",
+    "volatile": ("nonceStr", "sign"),
+    "ack_body": "SUCCESS",
+}
+HEADER: Final = SignedHeader(
+    signature="X-Sign:v1", timestamp="X-Sign:t", nonce="X-Nonce", text="{timestamp}{nonce}{body}"
 )
-IN_HEADER: Final = evolve(
-    PROFILE,
-    name="in-header",
-    notification=evolve(
-        PROFILE.notification,
-        verification="header",
-        header=SignedHeader(
-            signature="X-Sign:v1", timestamp="X-Sign:t", nonce="X-Nonce", text="{timestamp}{nonce}{body}"
-        ),
-    ),
-)
-UNSIGNED: Final = evolve(
-    PROFILE, name="unsigned", notification=evolve(PROFILE.notification, verification="none", signature="")
-)
+IN_BODY: Final = notifying("in-body", **BODY)
+IN_HEADER: Final = notifying("in-header", verification="header", header=HEADER)
+UNSIGNED: Final = notifying("unsigned", verification="none", signature="")
+RENAMED: Final = evolve(notifying("renamed nonce", **BODY, time="sent"), fields={**PROFILE.fields, "nonce": "random"})
 
 
 @pytest.fixture(params=[PROFILE, IN_BODY, IN_HEADER, UNSIGNED], ids=lambda profile: profile.name)
@@ -83,14 +77,6 @@ async def test_changed_notification_is_refused(sandbox: Sandbox, receiver: Recor
     assert ["", *["is not that of its body"] * 2] == [each.wrong.partition(" ")[2] for each in receiver.received]
     with pytest.raises(WaitTimeoutError, match="2 were refused"):
         await receiver.next(timeout=0)
-
-
-RENAMED: Final = evolve(
-    IN_BODY,
-    name="renamed nonce",
-    fields={**IN_BODY.fields, "nonce": "random"},
-    notification=evolve(IN_BODY.notification, time="sent"),
-)
 
 
 @pytest.mark.parametrize("sandbox", [PROFILE, IN_BODY, IN_HEADER, RENAMED], ids=lambda each: each.name, indirect=True)

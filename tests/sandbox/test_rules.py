@@ -209,7 +209,7 @@ async def test_cancel_immediately(frozen: Sandbox, subscriber: Subscriber) -> No
     for word in ("hourly", "months", "", "1"):
         answer = await subscriber.foreign.subscribe(billingFrequency=word)
 
-        assert ((422, "SBX_INVALID"), "billingFrequency") == (answer.told, answer.document["field"])
+        assert ((422, "SBX_INVALID"), "billingFrequency") == (answer.result, answer.document["field"])
         assert known in answer.document["message"]
     cases: list[tuple[str, dict[str, object], int]] = [
         ("2027-01-31", {}, 1),

@@ -12,7 +12,7 @@ import pytest
 from payasync import Credentials, Session
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.sandbox import Sandbox
-from tests.sandbox.foreign import refuses
+from tests.sandbox.foreign import NOON, refuses
 
 
 async def test_sandbox_that_does_not_run() -> None:
@@ -66,8 +66,8 @@ async def test_closing_does_not_wait_for_a_receiver_that_hangs(tmp_path: Path) -
 
 async def test_port_can_be_chosen() -> None:
     """A given port is used; a port in use is refused, and nothing stays open."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        port = occupied.getsockname()[1]
         with pytest.raises(ConfigurationError, match=r"it is in use: .*, or choose another with --port or port=; 0 "):
             await Sandbox(port=port).start()
     async with Sandbox(port=port) as sandbox:
@@ -75,15 +75,17 @@ async def test_port_can_be_chosen() -> None:
 
 
 async def test_database_is_a_path(tmp_path: Path) -> None:
-    """`db` may be a `Path` or a `str`, and the file keeps the keys; a folder is refused."""
+    """`db` may be a `Path` or a `str`, and the file keeps keys and timeline; a folder is refused."""
     with pytest.raises(ConfigurationError, match="does not run: credentials"):
         _ = Sandbox(db=tmp_path / "sandbox.db").credentials
-    async with Sandbox(db=tmp_path / "sandbox.db") as sandbox:
-        number, keys = await sandbox.given.paid_order(), sandbox.credentials
+    async with Sandbox(db=tmp_path / "sandbox.db", clock=NOON) as sandbox:
+        number, keys, lines = await sandbox.given.paid_order(), sandbox.credentials, sandbox.timeline()
     async with Sandbox(db=str(tmp_path / "sandbox.db")) as sandbox:
-        assert (450, keys) == (sandbox.ledger.paid(number), sandbox.credentials)
+        assert (450, keys, lines) == (sandbox.ledger.paid(number), sandbox.credentials, sandbox.timeline())
     with pytest.raises(ConfigurationError, match="db: cannot use"):
         await Sandbox(db=tmp_path).start()
+
+    assert {"2027-01-31T12:00:00.000Z"} == {line.partition(" ")[0] for line in lines}
 
 
 def test_credentials_are_new() -> None:

@@ -194,10 +194,10 @@ async def test_invalid_fields(foreign: Foreign, sandbox: Sandbox) -> None:
         *((name, value, UNSIGNED) for name, value in (*unsigned, *signatures)),
     ):
         response = await foreign.send("POST", PLACE, json={**foreign.signed(GOOD), name: value})
-        assert (refusal, name) == (response.told, response.document["field"]), value
+        assert (refusal, name) == (response.result, response.document["field"]), value
     for name, value in ((name, value) for name, values in BAD_PLANS.items() for value in values):
         response = await foreign.subscribe(**{name: value})
-        assert (INVALID, name) == (response.told, response.document["field"]), value
+        assert (INVALID, name) == (response.result, response.document["field"]), value
 
     assert 0 == sandbox.ledger.orders()
     for fields in ({"customer": "cus_1"}, {"startDate": "1000-01-01"}):
@@ -237,14 +237,14 @@ async def test_bodies_that_are_no_object(foreign: Foreign) -> None:
     """
     deep = b'{"a":' + b"[" * 32 + b"]" * 32 + b"}"
     for body in (b"", b"[]", b"\xff", b'{"a":1,"a":1}', b'{"a":NaN}', b'{"a":"\\ud800"}', deep):
-        assert (400, "SBX_INVALID") == (await foreign.send("POST", PLACE, data=body, headers=JSON)).told
+        assert (400, "SBX_INVALID") == (await foreign.send("POST", PLACE, data=body, headers=JSON)).result
     good = json.dumps(foreign.signed(GOOD)).encode()
     types: list[dict[str, str]] = [
         *({"Content-Type": each} for each in ("text/plain", "application/json; charset=utf-16", "json")),
         {**JSON, "Content-Encoding": "gzip"},
     ]
     for headers in types:
-        assert (415, "SBX_INVALID") == (await foreign.send("POST", PLACE, data=good, headers=headers)).told
+        assert (415, "SBX_INVALID") == (await foreign.send("POST", PLACE, data=good, headers=headers)).result
 
 
 async def test_depth_and_unicode_that_are_accepted(foreign: Foreign) -> None:
@@ -270,7 +270,7 @@ async def test_size_limit(foreign: Foreign) -> None:
     chunked = await foreign.send("POST", PLACE, data=chunks(), headers=JSON)
 
     refused = (413, "SBX_INVALID")
-    assert [(200, "SBX_OK"), refused, refused] == [accepted.told, longer.told, chunked.told]
+    assert [(200, "SBX_OK"), refused, refused] == [accepted.result, longer.result, chunked.result]
 
 
 async def test_other_paths_and_methods(foreign: Foreign) -> None:
@@ -286,7 +286,7 @@ async def test_other_paths_and_methods(foreign: Foreign) -> None:
     ):
         response = await foreign.send(method, path)
 
-        assert ((status, "SBX_INVALID"), allow) == (response.told, response.headers.get("Allow")), path
+        assert ((status, "SBX_INVALID"), allow) == (response.result, response.headers.get("Allow")), path
 
 
 async def test_identifiers_of_a_query(foreign: Foreign) -> None:

@@ -22,15 +22,23 @@ from tests.sandbox.world import SAMPLES, World, order, refund
 
 
 async def test_authorized_order_is_paid(world: World) -> None:
-    """A new order waits for its customer; authorizing pays it (docs/reference/service.md#orders)."""
-    placed = await world.pay.send(order(out_trade_no="T1"))
-    before = await world.pay.orders.query("T1")
-    await world.sandbox.customer.authorize(placed)
-    after, status = await world.pay.orders.query("T1"), await world.pay.payments.status("T1")
+    """A new order or payment waits for its customer; authorizing pays it (docs/reference/service.md#orders).
 
-    assert str(placed.redirect_url).startswith(f"{world.sandbox.url}/gateway/")
-    assert ("pending", "pending", "paid", "paid") == (placed.state, before.state, after.state, status.state)
-    assert 450 == world.sandbox.ledger.paid("T1")
+    Endpoint 6 finds both, a payment by its own number.
+    """
+    sandbox, pay = world.sandbox, world.pay
+    placed, made = await pay.send(order(out_trade_no="T1")), await pay.payments.create(amount=1000, currency="USD")
+    states = list[str | None]()
+    for _ in range(2):
+        status = await pay.payments.status(str(made.payment_id))
+        assert made.payment_id == status.payment_id
+        states += [(await pay.orders.query("T1")).state, (await pay.payments.status("T1")).state, status.state]
+        for each in (placed, made):
+            await sandbox.customer.authorize(each)
+
+    assert str(placed.redirect_url).startswith(f"{sandbox.url}/gateway/")
+    assert ("pending", [*["pending"] * 3, *["paid"] * 3]) == (placed.state, states)
+    assert (450, 1, 1) == (sandbox.ledger.paid("T1"), sandbox.ledger.payments(), sandbox.ledger.orders())
 
 
 async def test_payment_with_a_number_of_the_merchants() -> None:
@@ -68,17 +76,6 @@ async def test_endpoints_accept_the_client(world: World) -> None:
     for name in [*(SAMPLES.keys() - makes), *makes]:
         expected = (200, "done") if name in makes else world.refused(404, "absent")
         assert expected == (await world.reach(SAMPLES[name])).reason, name
-
-
-async def test_payment_is_paid_at_its_page(world: World) -> None:
-    """Endpoint 1 makes a payment with a gateway page, and endpoint 6 finds it by its payment number."""
-    made = await world.pay.payments.create(amount=1000, currency="USD", description="Invoice 42")
-    before = await world.pay.payments.status(str(made.payment_id))
-    await world.sandbox.customer.authorize(made)
-    after = await world.pay.payments.status(str(made.payment_id))
-
-    assert ("pending", "paid", made.payment_id) == (before.state, after.state, after.payment_id)
-    assert (1, 0) == (world.sandbox.ledger.payments(), world.sandbox.ledger.orders())
 
 
 async def test_pending_order_expires(world: World) -> None:

@@ -74,11 +74,11 @@ def test_what_waits_behind_a_delivery_costs_nothing(store: Store) -> None:
     for count in (2, 500):
         for number in range(count):
             store.add(Notification(notification_id=f"{count}/{number}", url="http://slow", body="{}"))
-        taken = list[None]()
-        connection_of(store).set_progress_handler(partial(taken.append, None), 1)
+        executed = list[None]()
+        connection_of(store).set_progress_handler(partial(executed.append, None), 1)
         found = store.due_notification(NOON, ["http://slow"])
         connection_of(store).set_progress_handler(None, 1)
-        steps.append(len(taken))
+        steps.append(len(executed))
 
         assert found is None
     assert steps[0] == steps[1] > 0

@@ -191,12 +191,12 @@ async def test_slow_receiver_holds_up_nobody(frozen: Sandbox, receiver: Receiver
     async with asyncio.timeout(20):
         await until(lambda: len(receiver.received) == 3)
     await turns(50)
-    meanwhile = len(slow.received)
+    early = len(slow.received)
     held.released.set()
     await frozen.settle()
     await slow.close()
 
-    assert 1 == meanwhile
+    assert 1 == early
     assert ["S0", "S1", "S2"] == [one.document["data"]["outTradeNo"] for one in slow.received]
 
 

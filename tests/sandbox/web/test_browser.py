@@ -6,7 +6,6 @@ from contextlib import aclosing
 from typing import Any, Final
 
 import pytest
-from attrs import frozen
 from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, expect
 
 from payasync.sandbox import Sandbox
@@ -21,33 +20,25 @@ DESKTOP: Final[ViewportSize] = {"width": 1280, "height": 800}
 LONG: Final = "N" * 64
 
 
-@frozen
 class Visitor:
     """A person with a browser.
 
     Attributes:
         page: The current page.
-        complaints: Errors of the browser, and violations of a page's policy.
-        elsewhere: Requested addresses outside the sandbox.
+        wrong: Errors of the browser, violations of a page's policy, and requested addresses outside the sandbox.
     """
 
-    page: Page
-    complaints: list[str]
-    elsewhere: list[str]
+    def __init__(self, page: Page, own: str) -> None:
+        self.page = page
+        self.wrong: list[str] = []
+        own_urls = (own, "data:")
+        page.on("console", lambda said: self.wrong.append(said.text) if said.type in {"error", "warning"} else None)
+        page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        page.on("request", lambda asked: None if asked.url.startswith(own_urls) else self.wrong.append(asked.url))
 
     def check(self) -> None:
-        """Check that the browser reported no error, and requested nothing outside the sandbox."""
-        assert ([], []) == (self.complaints, self.elsewhere)
-
-
-def visitor(page: Page, own: str) -> Visitor:
-    """Return a visitor of a page."""
-    found = Visitor(page, [], [])
-    page.on("console", lambda said: found.complaints.append(said.text) if said.type in {"error", "warning"} else None)
-    page.on("pageerror", lambda error: found.complaints.append(str(error)))
-    outside = found.elsewhere.append
-    page.on("request", lambda asked: None if asked.url.startswith((own, "data:")) else outside(asked.url))
-    return found
+        """Check that nothing was wrong."""
+        assert [] == self.wrong
 
 
 @pytest.fixture
@@ -61,7 +52,7 @@ async def browser() -> AsyncIterator[Browser]:
 async def visiting(browser: Browser, sandbox: Sandbox) -> AsyncIterator[Visitor]:
     """A visitor with a desktop browser."""
     context = await browser.new_context(viewport=DESKTOP)
-    yield visitor(await context.new_page(), sandbox.url)
+    yield Visitor(await context.new_page(), sandbox.url)
     await context.close()
 
 
@@ -210,7 +201,7 @@ async def test_page_of_an_ended_sandbox_says_so(visiting: Visitor, sandbox: Sand
 async def test_everything_works_without_script(browser: Browser, sandbox: Sandbox, receiver: Receiver) -> None:
     """Without JavaScript the customer can pay, and the dashboard works."""
     context = await browser.new_context(viewport=PHONE, java_script_enabled=False)
-    person = visitor(await context.new_page(), sandbox.url)
+    person = Visitor(await context.new_page(), sandbox.url)
     page = person.page
     await page.goto(await pay_page(sandbox))
     await page.get_by_role("button", name="Authorize").click()
