@@ -9,7 +9,7 @@ from tests.installed import require_installed
 
 
 def test_core_imports_its_dependencies_only() -> None:
-    """Importing every module of the core loads nothing beyond its five dependencies and what they require."""
+    """Importing every module of the core loads nothing beyond its dependencies and what they require."""
     require_installed()
     program = Path(__file__).with_name("core_alone.py")
     # A measurement of coverage would load its own modules there.
