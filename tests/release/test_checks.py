@@ -13,6 +13,7 @@ NOXFILE: Final = (ROOT / "noxfile.py").read_text(encoding="utf-8")
 CONTRIBUTING: Final = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 CI: Final = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 WORKFLOW: Final = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+RELEASE: Final = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
 JOBS: Final[dict[str, Any]] = yaml.safe_load(WORKFLOW)["jobs"]
 PYTHONS: Final[list[str]] = JOBS["tests"]["strategy"]["matrix"]["python"]
 IN_WORKFLOW: Final[set[str]] = {"tests", *JOBS["checks"]["strategy"]["matrix"]["session"]}
@@ -55,7 +56,7 @@ def test_named_sessions_exist() -> None:
     """Each session of nox that a page or a check names exists, and the table of CONTRIBUTING.md has all sessions."""
     existing = set(re.findall(r"^@nox\.session(?:\(.*\))?\ndef (\w+)", NOXFILE, re.MULTILINE))
     pages = [ROOT / "README.md", ROOT / ".github" / "pull_request_template.md", *(ROOT / "docs").rglob("*.md")]
-    named = sessions("\n".join([CI, CONTRIBUTING, *(page.read_text(encoding="utf-8") for page in pages)]))
+    named = sessions("\n".join([CI, RELEASE, CONTRIBUTING, *(page.read_text(encoding="utf-8") for page in pages)]))
     listed = re.findall(r"^\| `(nox -s .*?)`", CONTRIBUTING, re.MULTILINE)
 
     assert existing == sessions("\n".join(listed))
@@ -63,11 +64,30 @@ def test_named_sessions_exist() -> None:
 
 
 def test_workflow_runs_what_ci_runs() -> None:
-    """The workflow runs all sessions of `.ci/run`, and those that are too slow for it before a release."""
+    """The workflow runs all sessions of `.ci/run`, and those that must pass before a release; `newest` may fail."""
     (last,) = re.findall(r"^3\. Run `(nox -s .*?)`", CONTRIBUTING, re.MULTILINE)
 
     assert sessions(CI) < IN_WORKFLOW
-    assert sessions(last) == IN_WORKFLOW
+    assert sessions(last) == IN_WORKFLOW - {"newest"}
+
+
+def test_actions_are_fixed() -> None:
+    """Each action of a workflow is a commit, with its version beside it: a tag could be moved to other code."""
+    used = re.findall(r"uses: (?!\./)(.*)$", WORKFLOW + RELEASE, re.MULTILINE)
+
+    assert used
+    assert [] == [each for each in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v[\d.]+", each)]
+
+
+def test_jobs_may_do_no_more_than_they_need() -> None:
+    """A workflow only reads, and the one job that may sign and publish waits for all others."""
+    jobs = yaml.safe_load(RELEASE)["jobs"]
+    may_sign = [name for name, job in jobs.items() if "id-token" in job["permissions"]]
+
+    assert {"contents": "read"} == yaml.safe_load(WORKFLOW)["permissions"]
+    assert {} == yaml.safe_load(RELEASE)["permissions"]
+    assert ["publish"] == may_sign
+    assert {*jobs} - {"publish"} == {*jobs["publish"]["needs"]}
 
 
 def test_tools_of_the_tests_are_the_same_everywhere() -> None:
@@ -83,9 +103,12 @@ def test_tools_of_the_tests_are_the_same_everywhere() -> None:
 def test_published_documentation_is_the_checked_one() -> None:
     """Read the Docs installs what `nox -s docs` installs, and fails for a warning, too."""
     read_the_docs = yaml.safe_load((ROOT / ".readthedocs.yaml").read_text(encoding="utf-8"))
-    ((package, group),) = re.findall(r'session\.install\("-e", "(.*)", \*_group\("(docs)"\)\)', NOXFILE)
+    (groups,) = re.findall(r'def docs\(.*\n.*\n    _install\(session, "(\w+)"\)', NOXFILE)
+    locked, package = read_the_docs["build"]["jobs"]["install"]
 
-    assert f'pip install --group {group} -e "{package}"' == read_the_docs["build"]["jobs"]["install"][-1]
+    assert ["run", "build", groups] == re.findall(r"--requirement=locks/(\w+)\.txt", locked)
+    assert locked.startswith("pip install --require-hashes ")
+    assert package == "pip install --no-deps --no-build-isolation ."
     assert {"configuration": "docs/conf.py", "fail_on_warning": True} == read_the_docs["sphinx"]
     assert read_the_docs["build"]["tools"]["python"] in PYTHONS
 

@@ -92,11 +92,11 @@ def test_openssl_agrees_on_ed25519(openssl: OpenSSL, tmp_path: Path) -> None:
 
 
 def test_reads_a_traditional_rsa_key() -> None:
-    """A key in PKCS #1 PEM (`BEGIN RSA PRIVATE KEY`), as older tools write it, is accepted."""
+    """A key in PKCS #1 PEM, whose first line says RSA, as older tools write it, is accepted."""
     traditional = RSA.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
     signature = asymmetric.sign("rsa-sha256", Secret(traditional), b"message")
 
-    assert traditional.startswith("-----BEGIN RSA PRIVATE KEY-----")
+    assert traditional.startswith("-----BEGIN RSA PRIVATE KEY-----")  # pragma: allowlist secret
     assert asymmetric.verify("rsa-sha256", b"message", signature, Secret(public_pem(RSA)))
 
 
