@@ -1,5 +1,6 @@
 """How payasync is checked: `nox -l` lists the sessions, `nox -s tests -- -k refund` passes arguments on."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -154,8 +155,12 @@ def release(session: nox.Session) -> None:
     into = ("--python", str(clean / "bin/python"), "install", "--quiet")
     session.run("pip", *into, "--require-hashes", "--requirement", "locks/run.txt")
     session.run("pip", *into, "--no-deps", wheel)
-    listed = ("--output-reproducible", "--output-file", str(place / "sbom.json"), str(clean / "bin/python"))
-    session.run("cyclonedx-py", "environment", "--pyproject", "pyproject.toml", "--mc-type", "library", *listed)
+    options = ("--pyproject=pyproject.toml", "--mc-type=library", "--output-reproducible")
+    listed = json.loads(
+        str(session.run("cyclonedx-py", "environment", *options, str(clean / "bin/python"), silent=True))
+    )
+    listed["metadata"]["component"]["version"] = Path(wheel).name.split("-")[1]
+    (place / "sbom.json").write_text(json.dumps(listed, indent=2), encoding="utf-8")
 
 
 @nox.session
