@@ -156,9 +156,8 @@ def release(session: nox.Session) -> None:
     session.run("pip", *into, "--require-hashes", "--requirement", "locks/run.txt")
     session.run("pip", *into, "--no-deps", wheel)
     options = ("--pyproject=pyproject.toml", "--mc-type=library", "--output-reproducible")
-    listed = json.loads(
-        str(session.run("cyclonedx-py", "environment", *options, str(clean / "bin/python"), silent=True))
-    )
+    command = ("cyclonedx-py", "environment", *options, str(clean / "bin/python"))
+    listed = json.loads(str(session.run(*command, silent=True, stderr=None)))
     listed["metadata"]["component"]["version"] = Path(wheel).name.split("-")[1]
     (place / "sbom.json").write_text(json.dumps(listed, indent=2), encoding="utf-8")
 
