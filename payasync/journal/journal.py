@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from payasync.clocks import boot_tick, boot_time
+from payasync.clocks import boot_tick
 from payasync.endpoints import BY_NAME
 from payasync.errors import frameless_async
 from payasync.evidence.claims import STATE_CLAIMS
@@ -68,16 +68,15 @@ class Journal(ABC):
 
     present: Present
 
-    def __init__(self, keep: Keep | None, *, whole_answers: bool, clock: Callable[[], float] | None) -> None:
+    def __init__(self, keep: Keep | None, *, whole_answers: bool) -> None:
         if keep is not None:
             check_function("keep", keep)
         self._keep = keep or keep_all_but_customer
         self._whole_answers = whole_answers
-        self._has_system_clock = clock is None
         # Awaiting a coroutine takes a task, which would slow each write; a class that overrides the method pays it.
         begin = self._start_begin if type(self).begin is Journal.begin else self.begin
         settle = self._start_settle if type(self).settle is Journal.settle else self.settle
-        self.recorder: Final = Recorder(self, keep, clock or boot_time, begin=begin, settle=settle)
+        self.recorder: Final = Recorder(self, keep, begin=begin, settle=settle)
 
     @property
     @abstractmethod
@@ -175,7 +174,7 @@ class Journal(ABC):
         return await self._start_begin(draft, lease, service=service)
 
     def _start_begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Awaitable[BeginResult]:
-        lasts, binding, tick = _check_lease(lease), self._binding(service), self._tick()
+        lasts, binding, tick = _check_lease(lease), self._binding(service), boot_tick()
         return self._write(Begin(draft, binding, lasts, tick))
 
     async def claim(
@@ -204,7 +203,7 @@ class Journal(ABC):
                 person or because it turned out not to be done.
         """
         asked, lasts = check_number("intent_id", intent_id), _check_lease(lease)
-        binding, tick = self._binding(service), self._tick()
+        binding, tick = self._binding(service), boot_tick()
         return await self._run(
             lambda now: transactions.claim(asked, fence, binding, now, lasts, tick=tick, named=named, key=key)
         )
@@ -262,7 +261,7 @@ class Journal(ABC):
         stored = None if outcome is None else outcome_to_json(outcome)
         why, tick = (
             " ".join(reason.split()),
-            self._tick() if after in ASKED_STATES else None,
+            boot_tick() if after in ASKED_STATES else None,
         )  # no other state stores it
         return self._write(Settle(intent, after, outcome=stored, reason=why, due=again, tick=tick, answered=answered))
 
@@ -291,7 +290,7 @@ class Journal(ABC):
             ConfigurationError: The merchant's writes go to another service.
         """
         most, by = check_number("limit", limit), None if before is None else check_moment("before", before)
-        lasts, tick, binding = _check_lease(lease), self._tick(), self._binding(service)
+        lasts, tick, binding = _check_lease(lease), boot_tick(), self._binding(service)
         await self.recorder.catch_up()
         return await self._run(
             lambda now: transactions.ask(most, now, lasts, merchant=merchant, binding=binding, before=by, tick=tick)
@@ -407,7 +406,7 @@ class Journal(ABC):
             reference: The number.
             merchant: The merchant's number.
         """
-        about, tick = transactions.values_to_find(operation, reference, merchant), self._tick()
+        about, tick = transactions.values_to_find(operation, reference, merchant), boot_tick()
         return await self._run(lambda now: transactions.count_sends(about, now, tick))
 
     async def list(
@@ -552,9 +551,6 @@ class Journal(ABC):
 
     def _binding(self, service: str | None) -> transactions.ServiceBinding | None:
         return None if service is None else _service_binding(service, self._place)
-
-    def _tick(self) -> str | None:
-        return boot_tick() if self._has_system_clock else None
 
 
 _service_binding: Final = lru_cache(maxsize=64)(transactions.ServiceBinding)

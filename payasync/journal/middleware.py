@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from payasync.clocks import Deadlines
+from payasync.clocks import Deadlines, boot_time
 from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER
 from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError, StorageError
 from payasync.journal.drafts import Keep, draft_from_call, named_by, request_from_intent
@@ -64,7 +64,6 @@ class Recorder:
     Args:
         journal: Keeps the intents.
         keep: Returns the arguments that may be stored; `None`: those that move money.
-        clock: Returns seconds that also pass while the machine is suspended. The holder of a lease reads this clock.
         begin: Begins as `Journal.begin` does.
         settle: Begins as `Journal.settle` does.
     """
@@ -73,7 +72,6 @@ class Recorder:
         self,
         journal: "Journal",
         keep: Keep | None,
-        clock: Callable[[], float],
         *,
         begin: Callable[..., Awaitable[BeginResult]],
         settle: Callable[..., Awaitable[bool]],
@@ -82,7 +80,6 @@ class Recorder:
         self._start_begin = begin
         self._start_settle = settle
         self._keep = keep
-        self._clock = clock
         self._settling: set[asyncio.Task[Any]] = set()
         self._not_noted: dict[int, Intent] = {}
         self._deadlines: Deadlines | None = None
@@ -136,7 +133,7 @@ class Recorder:
 
     async def _record(self, call: Call, send: Send, merchant: str, service: str, notify: Notify | None) -> Reply:
         # Read before the journal's own clock is, so that the lease ends here first.
-        began, lasts = self._clock(), call.timeouts.total + LEASE_MARGIN
+        began, lasts = boot_time(), call.timeouts.total + LEASE_MARGIN
         beginning = self._begin(call, merchant, service, lasts)
         try:
             begun = await self._wait(beginning, call.deadline)
@@ -152,7 +149,7 @@ class Recorder:
         if step is not Step.SEND:
             raise refusal_error(begun)
         del beginning, begun  # they hold the draft and more, and many writes may be in flight
-        lease, note_used = Lease(began, lasts, self._clock), _NoteUsed(self, intent)
+        lease, note_used = Lease(began, lasts, boot_time), _NoteUsed(self, intent)
         call = call.derived(lease=lease, earlier_sends=intent.sends - 1, note_used=note_used)
         if call.idempotency_key and intent.idempotency_key:
             call = _under_stored_key(call, intent, lease)

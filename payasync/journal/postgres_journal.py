@@ -54,7 +54,8 @@ class PostgresJournal(Journal):
         whole_answers: Store whole responses, without nonces, signatures and the customer's details of the request.
             Default: store the values at the profile's paths.
         connections: The most connections, for each process and event loop.
-        clock: A function that returns seconds since 1970, in place of the server's clock.
+        clock: A function that returns seconds since 1970, in place of the server's clock. Quarantines and the lease of
+            a sender also follow the machine's boot clock.
         schema: The schema of the tables, which must exist. Default: the one of the `search_path` that has the tables.
             The path is that of the DSN's `options`, else the one that is configured for the role. If there are no
             tables yet, they are made in the first schema of this path.
@@ -88,7 +89,7 @@ class PostgresJournal(Journal):
         self._database = Database(given, SCHEMA, connections=connections, clock=clock, home=schema, migrate=migrate)
         self.present: Present = self._database.present
         self._home: list[dict[str, Any]] = []
-        super().__init__(keep, whole_answers=whole_answers, clock=clock)
+        super().__init__(keep, whole_answers=whole_answers)
 
     def __repr__(self) -> str:
         return f"PostgresJournal({self._place!r})"

@@ -256,7 +256,8 @@ def decide(
     pause, accepted = _draw_pause(intent, result, patience, jitter), intent.state == "accepted"
     in_doubt = since = (asked_at - intent.last_send).total_seconds()
     if place and times_placed(place, intent) > 1 and place.state != "rejected":
-        in_doubt = min(since, seconds_since(place, intent, asked_at))
+        # The tick of a close is of its last send, and not of this query.
+        in_doubt += min(0.0, seconds_since(place, intent, intent.last_send))
     final = counts_after(
         result.claim,
         intent.operation,

@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -121,7 +120,8 @@ class SqliteJournal(Journal):
             direct call those that move money, of a queued request all but the customer's details.
         whole_answers: Store whole responses, without nonces, signatures and the customer's details of the request.
             Default: store the values at the profile's paths.
-        clock: A function that returns seconds since 1970; leases end, and intents are due, by this clock.
+        clock: A function that returns seconds since 1970, in place of the system's wall clock; leases end, and intents
+            are due, by this clock. Quarantines and the lease of a sender also follow the machine's boot clock.
         migrate: Make a missing file, and migrate the tables of an earlier payasync. With `False`, the first use raises
             `ConfigurationError` instead.
         executor: Returns what runs the transactions, given a name. Default: a thread.
@@ -150,7 +150,7 @@ class SqliteJournal(Journal):
         self._file = SqliteFile(path, SCHEMA, _run_all, migrate=migrate, executor=executor)
         self.present: Present = self._file.present
         self._clock = clock or wall_time
-        super().__init__(keep, whole_answers=whole_answers, clock=None if clock is time.time else clock)
+        super().__init__(keep, whole_answers=whole_answers)
 
     def __repr__(self) -> str:
         return f"SqliteJournal({self._place!r})"

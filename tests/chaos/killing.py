@@ -94,10 +94,6 @@ class KillableJournal(Journal):
 
     mark: Callable[[str, str | None], None]
 
-    def ticks(self) -> None:
-        """Measure quarantines as where the system's own clock jumps, and not one that was given."""
-        self._has_system_clock = True
-
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
         """Store an intent."""
         self.mark("asking", number_of(draft))

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, Self
 
 from attrs import asdict, frozen
 
+from payasync.clocks import Clocks
 from payasync.sandbox import Sandbox
 from payasync.sandbox.faults.armed_faults import Fault
 
@@ -209,3 +210,13 @@ class Clock:
         """Make the clock jump, for all processes."""
         with self._file.open("a", encoding="ascii") as file:
             file.write(way)
+
+
+def clocks_ahead(seconds: float) -> Clocks:
+    """Return the clocks of this machine, so many seconds later."""
+    real = Clocks()
+    return Clocks(
+        wall=lambda: real.wall() + seconds,
+        boot=lambda: real.boot() + seconds,
+        tick=lambda: real.tick() + round(seconds * 1e9),
+    )

@@ -28,11 +28,11 @@ from payasync import (
     Session,
     Timeouts,
 )
-from payasync.clocks import Pace
+from payasync.clocks import Pace, use_clocks
 from payasync.journal import Reconciler
 from tests.chaos.errands import ORDER, PAID, PATIENCE, PAUSE, reconciling
 from tests.chaos.killing import KillableJournal, KillablePostgres, KillableSqlite, Trace, lines, number_of
-from tests.chaos.plan import AT_ONCE, ENDED, JOURNALS, KEYED, RESTING, Clock, Life
+from tests.chaos.plan import AT_ONCE, ENDED, JOURNALS, KEYED, RESTING, Clock, Life, clocks_ahead
 from tests.chaos.verdict import name_of, operation_of
 
 if TYPE_CHECKING:
@@ -138,14 +138,14 @@ def journal_of(life: Life, trace: Trace) -> KillableJournal | None:
     if life.strategy not in JOURNALS:
         return None
     clock = clock_of(life)
+    if life.ahead:
+        use_clocks(clocks_ahead(life.ahead))
     journal: KillableJournal
     if life.strategy == "postgres":
         journal = KillablePostgres(life.journal, clock=clock)
     else:
-        journal = KillableSqlite(life.journal, clock=clock or time.time)
+        journal = KillableSqlite(life.journal, clock=clock)
     journal.mark = trace.mark
-    if life.clock:
-        journal.ticks()
     return journal
 
 

@@ -26,6 +26,7 @@ from payasync.cli import intent_table
 from payasync.cli.commands import payasync
 from payasync.cli.journal import ROWS, SEARCHED, JournalScreen
 from payasync.cli.options import Address
+from payasync.clocks import use_clocks
 from payasync.errors import ConfigurationError
 from payasync.journal import Journal, Outcome, PostgresJournal, SqliteJournal
 from payasync.journal.drafts import draft_from_request, keep_all_but_customer
@@ -36,7 +37,7 @@ from payasync.resources.payments import CreatePayment
 from payasync.wire.request import Request
 from tests.chaos.forked import Forked
 from tests.cli.conftest import interrupt
-from tests.journal.building import START, refund
+from tests.journal.building import START, Clock, refund
 from tests.journal.building import kept as keeping
 from tests.test_readme import ENVIRONMENT
 
@@ -261,18 +262,19 @@ def test_show_says_when_a_write_was_sent(tmp_path: Path) -> None:
 
     Sends under one idempotency key are one write. The end of the lease of an interrupted sender is the last moment.
     """
-    path, moment = tmp_path / "pay.db", [START.timestamp()]
+    path, clock = tmp_path / "pay.db", Clock()
 
     async def work(journal: SqliteJournal) -> None:
+        use_clocks(clock.clocks())
         queued = await journal.add(PAYMENT, merchant="M1", intent="invoice-42")
-        moment[0] += 3600
+        clock.advance(3600)
         await journal.claim(queued, 60.0)
-        moment[0] += 3600
+        clock.advance(3600)
         (held,) = await journal.ask(1, 60.0)
-        moment[0] += 3600
+        clock.advance(3600)
         await journal.settle(held, "manual", reason="nothing names it")
 
-    in_journal(path, work, clock=lambda: moment[0])
+    in_journal(path, work)
     cases = {
         "once, by a worker, between 2027-01-01 00:00:00 and 2027-01-01 02:00:00 UTC": stored(path, 1),
         "once": HELD,

@@ -26,6 +26,7 @@ from payasync.cli.intent_table import now
 from payasync.cli.options import Address
 from payasync.cli.reconcile import ReconcileScreen, Remaining
 from payasync.cli.sandbox import environment_of
+from payasync.clocks import Clocks, use_clocks
 from payasync.journal import SqliteJournal
 from payasync.journal.intents import State
 from payasync.journal.reconcile_policy import End, Report, Result
@@ -103,15 +104,14 @@ def refund(number: str) -> CreateRefund:
 async def lost(
     sandbox: Sandbox, path: Path, *, done: Sequence[str] = (), absent: Sequence[str] = (), ago: float = LONG_AGO
 ) -> None:
-    """Send refunds whose responses are lost, this many seconds ago; some were executed, some never arrived."""
-    async with (
-        SqliteJournal(path, clock=lambda: time.time() - ago) as journal,
-        sandbox.session(journal=journal, retry=ONCE) as pay,
-    ):
+    """Send refunds from another machine, so many seconds ago. Some were executed, and some never arrived."""
+    use_clocks(Clocks(wall=lambda: time.time() - ago, identity=lambda: "another machine"))
+    async with SqliteJournal(path) as journal, sandbox.session(journal=journal, retry=ONCE) as pay:
         for number in (*done, *absent):
             (sandbox.faults.reset_after_commit if number in done else sandbox.faults.reset_before)("refunds.create")
             with pytest.raises(OutcomeUnknownError):
                 await pay.send(refund(number))
+    use_clocks(Clocks())
 
 
 async def unnamed(sandbox: Sandbox, path: Path) -> None:

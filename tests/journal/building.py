@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from payasync.clocks import Clocks
 from payasync.journal import Journal
 from payasync.journal.drafts import draft_from_request, keep_all_but_customer
 from payasync.journal.intents import Draft, Intent
@@ -12,6 +13,8 @@ from payasync.resources.refunds import CreateRefund
 from payasync.wire.request import Request
 
 START: Final = datetime(2027, 1, 1, tzinfo=UTC)
+BOOTED: Final = START - timedelta(days=10)
+"""When the machine of a `Clock` was started."""
 LEASE: Final = 60.0
 """Seconds."""
 MERCHANT: Final = "M1"
@@ -32,6 +35,10 @@ class Clock:
         """Let time pass; return what time it is then."""
         self.now += timedelta(seconds=seconds)
         return self.now
+
+    def clocks(self) -> Clocks:
+        """Return the clocks of a machine on which it is that time."""
+        return Clocks(wall=self, boot=self, tick=lambda: round((self.now - BOOTED).total_seconds() * 1e9))
 
 
 def refund(number: str = "R1", **given: Any) -> CreateRefund:

@@ -1,9 +1,10 @@
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from payasync.clocks import Clocks, use_clocks
 from payasync.journal import Journal, PostgresJournal, SqliteJournal
 from tests.journal.building import Clock
 
@@ -15,9 +16,12 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    """A clock that the test moves."""
-    return Clock()
+def clock() -> Iterator[Clock]:
+    """A clock that the test moves. All that runs in the test goes by it."""
+    clock = Clock()
+    use_clocks(clock.clocks())
+    yield clock
+    use_clocks(Clocks())
 
 
 @pytest.fixture(params=["rollback", pytest.param("wal", marks=pytest.mark.long)])
@@ -25,8 +29,9 @@ async def journal(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, path: Path, clock: Clock
 ) -> AsyncIterator[SqliteJournal]:
     """An empty SQLite journal, with a rollback journal or with a write-ahead log."""
+    del clock  # it need only stand
     monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (3,) if request.param == "wal" else (99,))
-    async with SqliteJournal(path, clock=clock) as journal:
+    async with SqliteJournal(path) as journal:
         yield journal
 
 
@@ -35,7 +40,7 @@ async def store(request: pytest.FixtureRequest, path: Path, clock: Clock) -> Asy
     """An empty journal, in SQLite or in PostgreSQL."""
     journal: Journal
     if request.param == "sqlite":
-        journal = SqliteJournal(path, clock=clock)
+        journal = SqliteJournal(path)
     else:
         journal = PostgresJournal(request.getfixturevalue("postgres_dsn"), clock=clock)
     yield journal
@@ -46,5 +51,5 @@ async def store(request: pytest.FixtureRequest, path: Path, clock: Clock) -> Asy
 def another(request: pytest.FixtureRequest, path: Path, clock: Clock) -> Callable[[], Journal]:
     """Return a function that opens the journal again."""
     if request.param == "sqlite":
-        return partial(SqliteJournal, path, clock=clock)
+        return partial(SqliteJournal, path)
     return partial(PostgresJournal, request.getfixturevalue("postgres_dsn"), clock=clock)

@@ -141,13 +141,13 @@ def priced(currency: str) -> Profile:
 NAMED: Final[dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], State]]] = {
     "constant": ({"says": priced("CAD")}, {"currency": "USD"}, {"currency": "cad"}, "manual"),
     "extra": (
-        {"refund": evolve(REFUND, extra={"currency": "CAD"})},
+        {"request": evolve(REFUND, extra={"currency": "CAD"})},
         {"currency": "USD"},
         {"currency": "CAD"},
         "manual",
     ),
     "merchant of extra": (
-        {"says": evolve(SAYS, merchant=()), "refund": evolve(REFUND, extra={"merchantId": "M9"})},
+        {"says": evolve(SAYS, merchant=()), "request": evolve(REFUND, extra={"merchantId": "M9"})},
         {"merchantId": "M8"},
         {"merchantId": "M9"},
         "unknown",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from payasync import CloseOrder, CreateRefund, NoAnswerError, PayasyncError, PlaceOrder
-from payasync.clocks import Pace
+from payasync.clocks import Pace, use_clocks
 from payasync.evidence.age import POSTS, Posted, age_of
 from payasync.journal import Patience, Reconciler, SqliteJournal
 from payasync.wire.call import Call, Reply, Send
@@ -122,7 +122,7 @@ class Life:
         self._open, self._done, self._failed = STATES[plan.write is REFUND]
         self._words: Any = SAYS.states.refund if plan.write is REFUND else SAYS.states.order
         self._sent, self._closes, self._posted = [*sent], list[float](), Posted(maxlen=POSTS)
-        self._journal = SqliteJournal(folder / "pay.db", clock=self._clock)
+        self._journal = SqliteJournal(folder / "pay.db")
         options: Any = {"profile": SAYS, "journal": self._journal, "retry": QUICK, "middleware": [self._answer]}
         self._pay = connect("http://127.0.0.1:9", **options)
         pace, patience = Pace(clock=self._clock, jitter=lambda bound: bound), Patience(first=1, longest=10, sends=99)
@@ -130,6 +130,7 @@ class Life:
 
     async def live(self) -> None:
         """Do all steps, let everything end, and compare the journal with the truth after each step."""
+        use_clocks(self._clock.clocks())
         faulthandler.cancel_dump_traceback_later()  # Hypothesis looks for a short failing life for up to five minutes
         async with self._pay, self._journal:
             for step in self._plan.steps:

@@ -439,11 +439,13 @@ def test_place_that_was_stored_after_its_close_is_a_second_one(number: int, expe
 
 
 def test_jump_of_the_clock_ends_no_quarantine_of_a_place() -> None:
-    """If the wall clock jumped since a second place ended, the monotonic clock decides when "closed" counts."""
-    facts = {"operation": "orders.place", "state": "unknown", "attempts": 2, "tick": "a 100.0"}
-    close = unknown(operation="orders.close", reference="T1", number="orders.close:T1", tick="a 111.0")
+    """If a second place ended after its close, but by the wall clock before it, "closed" counts as late as it must."""
+    place = kept(operation="orders.place", attempts=2, tick="a 111.0", state="unknown", updated=START - 60 * MINUTE)
+    close = unknown(operation="orders.close", reference="T1", number="orders.close:T1", tick="a 100.0")
 
-    assert "unknown" == decided(close, said("succeeded"), 3600, place=kept(**facts)).state
+    assert ["unknown", "succeeded"] == [
+        decided(close, said("succeeded"), after, place=place).state for after in (QUARANTINE + 10, QUARANTINE + 11)
+    ]
 
 
 def test_place_that_becomes_manual_gives_its_close_no_further_day() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from payasync import PayasyncError, PlaceOrder, Profile, Session
+from payasync.clocks import Clocks, use_clocks
 from payasync.journal import SqliteJournal
 from payasync.notifications import Answer as Reply
 from payasync.notifications import InboxEvent, Notification
@@ -148,9 +149,10 @@ async def sending(
 ) -> AsyncGenerator[Sender]:
     """Open such a shop, and send the thing, once for each word of the service."""
     clock, responses = Clock(), dict.fromkeys(thing.paths, answer())
+    use_clocks(Clocks(wall=clock, boot=clock, tick=lambda: round(clock() * 1e9)))
     with Recorder(by_path=responses) as recorder:
         async with (
-            SqliteJournal(folder / "pay.db", clock=clock) as journal,
+            SqliteJournal(folder / "pay.db") as journal,
             session(recorder, says, journal=journal, retry=QUICK) as pay,
         ):
             shop = Sender(folder, profile=says, credentials=CREDENTIALS, session=pay, clock=clock, **settings)
