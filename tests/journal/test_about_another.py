@@ -6,11 +6,10 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync import AnswerShape, OutcomeUnknownError, PayasyncError, Profile
+from payasync import OutcomeUnknownError, PayasyncError, Profile
 from payasync.clocks import Pace
 from payasync.journal import Journal, Reconciler, Result
 from payasync.journal.intents import State
-from payasync.profile.schema import NotificationShape
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.journal.building import MERCHANT, PAYMENT, Clock
 from tests.journal.service import BROKEN, DAY, LOST, QUARANTINE, QUICK, REFUND, SAYS, said, serving
@@ -202,34 +201,6 @@ async def test_sent_again_in_another_currency(store: Journal, clock: Clock, curr
         sends = service.sends
 
     assert (["unknown", "rejected"], state, 2) == (before, found.state, sends)
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        ({"refund": {"no": "R1"}, "refundAmt": 1, "outRefundNo": "R9"}, ["succeeded"]),
-        ({"refund": {"no": "R9"}, "outRefundNo": "R1"}, []),
-        ({"outRefundNo": "R1"}, ["succeeded"]),
-        ({"refund": {"no": "R1"}, "totalAmt": 451}, []),
-        ({"merchantId": "M999"}, []),
-        ({"event": {"no": "R1", "order": "T1"}}, ["succeeded"]),
-        ({"event": {"no": "R9"}}, []),
-        ({"event": {"order": "T9"}}, []),
-    ],
-)
-async def test_notification_is_read_by_the_profile(
-    store: Journal, clock: Clock, data: object, expected: list[State]
-) -> None:
-    """The profile's paths locate a notification's fields. Each field present must match, but a field may be missing."""
-    placed = Profile(
-        answer=AnswerShape(out_refund_no="refund.no", refund_amt=""),
-        notification=NotificationShape(out_refund_no="event.no", out_trade_no="event.order"),
-    )
-    async with serving(store, clock, said("PROCESSING")) as service:
-        await service.called()
-        ended = await store.told("refunds.create", "R1", "succeeded", data, merchant=MERCHANT, profile=placed)
-
-    assert expected == [each.state for each in ended]
 
 
 async def test_merchant_that_was_not_sent(store: Journal, clock: Clock) -> None:

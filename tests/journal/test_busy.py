@@ -2,7 +2,7 @@
 
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -47,112 +47,6 @@ def once(sandbox: Sandbox, journal: SqliteJournal, *around: Any) -> Session:
     return sandbox.session(journal=journal, retry=RetryPolicy(attempts=1, quota=0), middleware=around)
 
 
-async def refunded(pay: Session, _: SqliteJournal) -> None:
-    """Make a refund."""
-    await pay.send(refund("R2"))
-
-
-async def executed(pay: Session, _: SqliteJournal) -> None:
-    """Make the refund that was queued first."""
-    await pay.execute(1)
-
-
-async def added(pay: Session, journal: SqliteJournal) -> None:
-    """Queue a refund."""
-    await journal.add(refund("R2"), merchant=pay.merchant_id)
-
-
-@pytest.mark.parametrize("opened", [True, False], ids=["open", "not open yet"])
-@pytest.mark.parametrize(("work", "done"), [(refunded, 1), (executed, 1), (added, 0)])
-async def test_nothing_is_sent_while_the_file_is_held(
-    sandbox: Sandbox,
-    journal: SqliteJournal,
-    path: Path,
-    clock: Clock,
-    *,
-    holder: sqlite3.Connection,
-    work: Callable[[Session, SqliteJournal], Any],
-    done: int,
-    opened: bool,
-) -> None:
-    """If the file is locked, calls raise `StorageError` and send nothing. After the lock is released, they succeed."""
-    async with SqliteJournal(path, clock=clock) as another:
-        used = journal if opened else another
-        async with once(sandbox, used) as pay:
-            await journal.add(refund(), merchant=pay.merchant_id)
-            before = await journal.list()
-            holder.execute("BEGIN EXCLUSIVE")
-            with pytest.raises(StorageError, match="database is locked") as caught:
-                await work(pay, used)
-            told = len(sandbox.ledger.calls("refunds.create"))
-            holder.execute("ROLLBACK")
-            during = await journal.list()
-            await work(pay, used)
-
-    assert (0, False, before) == (told, caught.value.sent, during)
-    assert done == sandbox.ledger.refunds()
-
-
-async def test_verdict_is_not_lost_while_the_file_is_held(
-    sandbox: Sandbox,
-    journal: SqliteJournal,
-    clock: Clock,
-    *,
-    holder: sqlite3.Connection,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """If the journal cannot store a result, the caller still gets it. The reconciler finds it without a resend."""
-
-    async def hold(call: Call, send: Send) -> Reply:
-        reply = await send(call)
-        holder.execute("BEGIN EXCLUSIVE")
-        return reply
-
-    async with once(sandbox, journal, hold) as pay:
-        with caplog.at_level(logging.WARNING, "payasync"):
-            answer = await pay.send(refund())
-    holder.execute("ROLLBACK")
-    between = (await only(journal)).state
-    clock.advance(LATER)
-    async with once(sandbox, journal) as pay:
-        report = await Reconciler(pay, journal, pace=Pace(clock=clock)).run_once()
-        again = await pay.send(refund())
-
-    assert ("succeeded", "sending", "succeeded") == (answer.state, between, again.state)
-    assert (Report(resolved=1), 0) == (report, again.attempts)
-    assert ["intent 1 is succeeded, which the journal could not store"] == [
-        record.getMessage() for record in caplog.records if record.name == "payasync"
-    ]
-    assert ["SBX_OK"] == [each.code for each in sandbox.ledger.calls("refunds.create")]
-
-
-async def test_reconciler_comes_back_after_the_file_was_held(
-    sandbox: Sandbox, journal: SqliteJournal, clock: Clock, holder: sqlite3.Connection
-) -> None:
-    """If the journal cannot store a query's result, the run raises `StorageError`. A later run queries again."""
-
-    async def hold(call: Call, send: Send) -> Reply:
-        reply = await send(call)
-        if call.read:
-            holder.execute("BEGIN EXCLUSIVE")
-        return reply
-
-    sandbox.faults.reset_after_commit("refunds.create")
-    async with once(sandbox, journal) as pay, once(sandbox, journal, hold) as held:
-        queued = await journal.add(refund(), merchant=pay.merchant_id)
-        with pytest.raises(OutcomeUnknownError):
-            await pay.execute(queued)
-        with pytest.raises(StorageError, match="database is locked"):
-            await Reconciler(held, journal, pace=Pace(clock=clock)).run_once()
-        holder.execute("ROLLBACK")
-        between = (await only(journal)).state
-        clock.advance(LATER)
-        report = await Reconciler(pay, journal, pace=Pace(clock=clock)).run_once()
-
-    assert ("unknown", Report(resolved=1), "succeeded") == (between, report, (await only(journal)).state)
-    assert 1 == len(sandbox.ledger.calls("refunds.create"))
-
-
 def full_disk(*arguments: Any, **named: Any) -> sqlite3.Connection:
     """Connect to a file on a disk where it cannot grow."""
     db: sqlite3.Connection = CONNECT(*arguments, **named)
@@ -160,20 +54,77 @@ def full_disk(*arguments: Any, **named: Any) -> sqlite3.Connection:
     return db
 
 
+@pytest.mark.parametrize("opened", [True, False])
+async def test_nothing_is_sent_while_the_file_is_held(
+    sandbox: Sandbox, journal: SqliteJournal, path: Path, holder: sqlite3.Connection, *, opened: bool
+) -> None:
+    """If the file is locked, calls raise `StorageError` and send nothing. After the lock is released, they succeed."""
+    async with SqliteJournal(path) as another:
+        used = journal if opened else another
+        async with once(sandbox, used) as pay:
+            queued = await journal.add(refund(), merchant=pay.merchant_id)
+            before = await journal.list()
+            holder.execute("BEGIN EXCLUSIVE")
+            for call in (pay.execute(queued), pay.send(refund("R2")), used.add(refund("R2"), merchant="M1")):
+                with pytest.raises(StorageError, match="database is locked") as caught:
+                    await call
+                assert not caught.value.sent
+            holder.execute("ROLLBACK")
+            during, sends = await journal.list(), sandbox.ledger.calls("refunds.create")
+            await pay.execute(queued)
+
+    assert ([], before, 1) == (sends, during, sandbox.ledger.refunds())
+
+
 async def test_nothing_is_sent_while_the_disk_is_full(
-    sandbox: Sandbox, journal: SqliteJournal, path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If *sending* finds no room on the disk, no byte leaves, and an error of ours says so."""
     await journal.list()
     monkeypatch.setattr(sqlite3, "connect", full_disk)
-    numbers = [f"R{number}" for number in range(1, 101)]
-    done = list[str]()
-    async with SqliteJournal(path, clock=clock) as another, once(sandbox, another) as pay:
+    async with SqliteJournal(path) as another, once(sandbox, another) as pay:
         with pytest.raises(StorageError, match="disk is full") as caught:  # noqa: PT012 - the first that has no room
-            for number in numbers:
-                await pay.send(refund(number, refund_amt=1))
-                done.append(number)
-        kept = await another.list()
+            for number in range(1, 101):
+                await pay.send(refund(f"R{number}", refund_amt=1))
+        stored = await another.list()
 
-    assert (False, numbers[len(done)]) == (caught.value.sent, caught.value.reference)
-    assert len(done) == len(kept) == len(sandbox.ledger.calls("refunds.create")) == sandbox.ledger.refunds()
+    assert (False, f"R{len(stored) + 1}") == (caught.value.sent, caught.value.reference)
+    assert len(stored) == len(sandbox.ledger.calls("refunds.create")) == sandbox.ledger.refunds()
+
+
+@pytest.mark.parametrize("by", ["caller", "reconciler"])
+async def test_result_is_not_lost_while_the_file_is_held(
+    sandbox: Sandbox,
+    journal: SqliteJournal,
+    clock: Clock,
+    *,
+    holder: sqlite3.Connection,
+    caplog: pytest.LogCaptureFixture,
+    by: str,
+) -> None:
+    """If the journal cannot store a result, its caller still gets it, and a run fails. Later, the result is found."""
+
+    async def hold(call: Call, send: Send) -> Reply:
+        reply = await send(call)
+        holder.execute("BEGIN EXCLUSIVE")
+        return reply
+
+    caplog.set_level(logging.WARNING, "payasync")
+    async with once(sandbox, journal) as pay, once(sandbox, journal, hold) as held:
+        if by == "caller":
+            assert "succeeded" == (await held.send(refund())).state
+            assert ["intent 1 is succeeded, which the journal could not store"] == caplog.messages
+        else:
+            sandbox.faults.reset_after_commit("refunds.create")
+            with pytest.raises(OutcomeUnknownError):
+                await pay.send(refund())
+            with pytest.raises(StorageError, match="database is locked"):
+                await Reconciler(held, journal, pace=Pace(clock=clock)).run_once()
+        holder.execute("ROLLBACK")
+        between = (await only(journal)).state
+        clock.advance(LATER)
+        report = await Reconciler(pay, journal, pace=Pace(clock=clock)).run_once()
+        again = await pay.send(refund())
+
+    assert ("sending" if by == "caller" else "unknown", Report(resolved=1)) == (between, report)
+    assert ("succeeded", 0, 1) == (again.state, again.attempts, len(sandbox.ledger.calls("refunds.create")))

@@ -14,7 +14,7 @@ import pytest
 from attrs import evolve
 
 from payasync.cli.journal_status import JournalStatus, status_of
-from payasync.errors import ConfigurationError, IntentConflictError, InvalidArgumentError, PayasyncError
+from payasync.errors import ConfigurationError, IntentConflictError, InvalidArgumentError
 from payasync.journal import Journal, Outcome
 from payasync.journal.intents import END_STATES, STATES, TRANSITIONS, BeginResult, Draft, Intent, State, Step
 from payasync.journal.postgres_journal import PostgresJournal
@@ -91,16 +91,17 @@ async def test_merchants_writes_go_to_one_service(journal: Journal) -> None:
 
 
 async def test_sends_of_a_number(journal: Journal, clock: Clock) -> None:
-    """The journal counts the sends that may have had an effect, and the seconds since the last of them ended."""
+    """The journal counts a number's sends that may have had an effect, and the seconds since the last of them ended."""
     found = list[tuple[int, float]]()
-    counts = partial(journal.sends, "refunds.create", "R1", merchant=MERCHANT)
     for outcome, state in ((None, "rejected"), (OUTCOME, "rejected"), (None, "unknown")):
         intent = await sending(journal)
         await journal.settle(intent, cast("State", state), outcome=outcome)
         clock.advance(10)
-        found.append(await counts())
+        found.append(await journal.sends("refunds.create", "R1", merchant=MERCHANT))
+    others = [("refunds.create", "R2", MERCHANT), ("refunds.create", "R1", "M2"), ("orders.place", "R1", MERCHANT)]
+    found += [await journal.sends(operation, number, merchant=whose) for operation, number, whose in others]
 
-    assert [(0, inf), (1, 10), (2, 10)] == found
+    assert [(0, inf), (1, 10), (2, 10), *[(0, inf)] * 3] == found
 
 
 async def test_send_in_progress(journal: Journal, clock: Clock) -> None:
@@ -112,15 +113,6 @@ async def test_send_in_progress(journal: Journal, clock: Clock) -> None:
         found.append(await journal.sends("refunds.create", "R1", merchant=MERCHANT))
 
     assert [(1, -1), (1, -1), (1, 3)] == found
-
-
-async def test_sends_of_others_do_not_count(journal: Journal) -> None:
-    """A number is of one merchant and one operation."""
-    await sending(journal)
-    others = [("refunds.create", "R2", MERCHANT), ("refunds.create", "R1", "M2"), ("orders.place", "R1", MERCHANT)]
-    found = [await journal.sends(operation, number, merchant=whose) for operation, number, whose in others]
-
-    assert [(0, inf)] * 3 == found
 
 
 async def test_lease_of_no_time(journal: Journal) -> None:
@@ -185,21 +177,22 @@ async def test_service_moves(journal: Journal) -> None:
         await journal.bind("M2", SERVICE)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "error", "words"),
-    [
-        ("https://none.example", SERVICE, InvalidArgumentError, f"old must be .* one of its services: {SERVICE}"),
-        (SERVICE, "pay.example", ConfigurationError, "^new must be an absolute URL"),
-        ("M1", SERVICE, ConfigurationError, "^old must be an absolute URL"),
-    ],
-)
-async def test_service_that_is_none_does_not_move(
-    journal: Journal, old: str, new: str, error: type[PayasyncError], words: str
-) -> None:
+async def test_service_that_is_none_does_not_move(journal: Journal) -> None:
     """If the old address is unknown or the new one is not a URL, `move` raises an error and changes nothing."""
     await journal.bind(MERCHANT, SERVICE)
-    with pytest.raises(error, match=words):
-        await journal.move(old, new)
+    await journal.bind("M2", "payasync-sandbox")
+    for old, new, error, words in (
+        (
+            "https://none.example",
+            SERVICE,
+            InvalidArgumentError,
+            rf"old must be .* one of its services: {SERVICE}, sandbox",
+        ),
+        (SERVICE, "pay.example", ConfigurationError, "^new must be an absolute URL"),
+        ("M1", SERVICE, ConfigurationError, "^old must be an absolute URL"),
+    ):
+        with pytest.raises(error, match=words):
+            await journal.move(old, new)
 
     await journal.bind(MERCHANT, SERVICE)
 
@@ -226,13 +219,6 @@ async def test_what_the_sandbox_has_done_no_service_has(journal: Journal, state:
     words = f"^old must be {rule}: intent {intent.id} was done there, or may have been. {step}$"
     with pytest.raises(InvalidArgumentError, match=words):
         await journal.move("sandbox", SERVICE)
-
-
-async def test_sandbox_is_listed_as_move_takes_it(journal: Journal) -> None:
-    """If `move` refuses an address, the error lists the sandbox by the word that `move` takes."""
-    await journal.bind(MERCHANT, "payasync-sandbox")
-    with pytest.raises(InvalidArgumentError, match="one of its services: sandbox, not"):
-        await journal.move(SERVICE, OTHER_SERVICE)
 
 
 async def test_first_is_sent(journal: Journal) -> None:
@@ -383,7 +369,8 @@ DESIGN: Final[dict[str, str]] = {
     "succeeded": "rejected",
 }
 """Section 3 of the design: `NEW → SENDING → ACCEPTED | SUCCEEDED | REJECTED | UNKNOWN | MANUAL`, and so on."""
-SETTLED: Final = [(before, after) for before in ("sending", "unknown", "accepted") for after in STATES]
+OPEN: Final[tuple[State, ...]] = ("sending", "unknown", "accepted")
+SETTLED: Final = [(before, after) for before in OPEN for after in STATES]
 
 
 def test_transitions_are_the_designs() -> None:
@@ -391,28 +378,28 @@ def test_transitions_are_the_designs() -> None:
     assert {state: set(after.split()) for state, after in DESIGN.items()} == TRANSITIONS
 
 
-@pytest.mark.parametrize(("before", "after"), SETTLED)
-async def test_verdict_follows_the_table(journal: Journal, before: State, after: State) -> None:
+async def test_verdict_follows_the_table(journal: Journal) -> None:
     """The holder of an intent can settle it to a state that the design's table allows. Others raise an error."""
-    intent = await sending(journal)
-    if before != "sending":
-        await journal.settle(intent, before)
-        (intent,) = await journal.ask(1, LEASE)
-    allowed = after != "sending" and after in DESIGN[before].split()
-    if allowed:
-        assert await journal.settle(intent, after, reason="why")
-    else:
-        with pytest.raises(InvalidArgumentError, match=f"state must be .*, not '{after}'") as caught:
-            await journal.settle(intent, after)
+    for before, after in SETTLED:
+        intent = await sending(journal, draft(refund(f"{before} {after}")))
+        if before != "sending":
+            await journal.settle(intent, before)
+            (intent,) = await journal.ask(1, LEASE)
+        allowed = after != "sending" and after in DESIGN[before].split()
+        if allowed:
+            assert await journal.settle(intent, after, reason="why", due=START + timedelta(days=1))
+        else:
+            with pytest.raises(InvalidArgumentError, match=f"state must be .*, not '{after}'") as caught:
+                await journal.settle(intent, after)
 
-        assert ("state", after) == (caught.value.field, caught.value.value)
-    found = await got(journal, intent.id)
+            assert ("state", after) == (caught.value.field, caught.value.value)
+        found = await got(journal, intent.id)
 
-    assert (after if allowed else before, "why" if allowed else "", not allowed) == (
-        found.state,
-        found.reason,
-        bool(found.lease),
-    )
+        assert (after if allowed else before, allowed, not allowed) == (
+            found.state,
+            found.reason == "why",
+            bool(found.lease),
+        )
 
 
 async def test_verdict_keeps_what_the_service_said(journal: Journal, clock: Clock) -> None:
@@ -605,14 +592,21 @@ async def test_sender_cannot_postpone(journal: Journal) -> None:
     assert intent == await got(journal, intent.id)
 
 
-async def test_longest_due_is_asked_about_first(journal: Journal, clock: Clock) -> None:
-    """`ask` claims the intents that are due longest first, and at most `limit` of them."""
-    for number in "abc":
+async def test_what_is_due_is_asked_about(journal: Journal, clock: Clock) -> None:
+    """`ask` leases what is due longest first, up to `limit`, and leaves out what came due after `before`."""
+    for number in "abcd":
         await journal.settle(await sending(journal, draft(refund(number))), "unknown")
         clock.advance(1)
-    found = [[each.reference for each in await journal.ask(2, LEASE)] for _ in range(3)]
+    limits: list[tuple[int, datetime | None]] = [
+        (9, START - timedelta(seconds=1)),
+        (2, clock.now),
+        (9, START + timedelta(seconds=2)),
+        (9, START + timedelta(days=1)),
+        (9, None),
+    ]
+    found = [[each.reference for each in await journal.ask(limit, LEASE, before=by)] for limit, by in limits]
 
-    assert [["a", "b"], ["c"], []] == found
+    assert [[], ["a", "b"], ["c"], ["d"], []] == found
 
 
 async def test_one_merchant_s_are_asked_about(journal: Journal) -> None:
@@ -627,37 +621,19 @@ async def test_one_merchant_s_are_asked_about(journal: Journal) -> None:
     assert (asked.lease, START) == (await journal.next_due("M2"), await journal.next_due("M1"))
 
 
-async def test_what_comes_due_later_can_be_left_out(journal: Journal, clock: Clock) -> None:
-    """`ask` with `before` returns no intent that came due after that time."""
-    await journal.settle(await sending(journal), "unknown")
-    later = clock.advance(5)
-    await journal.settle(await sending(journal, draft(refund("R2"))), "unknown")
-    early = await journal.ask(9, LEASE, before=START - timedelta(seconds=1))
-    first = await journal.ask(9, LEASE, before=later - timedelta(seconds=1))
-    rest = await journal.ask(9, LEASE, before=later + timedelta(days=1))
-
-    assert [[], ["R1"], ["R2"]] == [[each.reference for each in found] for found in (early, first, rest)]
-
-
 async def test_holder_sends_the_unknown_again(journal: Journal) -> None:
-    """Only the holder with the current fence can claim an unknown write to send it again, and only once."""
-    await in_state(journal, "unknown")
-    (asked,) = await journal.ask(1, LEASE)
+    """Only the holder with the current fence can claim an unknown write to send it again, once, and while it holds."""
+    for number in ("R1", "R2"):
+        await in_state(journal, "unknown", number)
+    asked, ended = await journal.ask(2, LEASE)
+    await journal.settle(ended, "accepted")
     steps = [(await journal.claim(asked.id, LEASE, fence=asked.fence + more)).step for more in (-1, 0, 0)]
+    steps.append((await journal.claim(ended.id, LEASE, fence=ended.fence)).step)
     again = await got(journal, asked.id)
 
-    assert [Step.WAIT, Step.SEND, Step.WAIT] == steps
+    assert [Step.WAIT, Step.SEND, Step.WAIT, Step.WAIT] == steps
     assert ("sending", 2, 0, START) == (again.state, again.attempts, again.asked, again.sent_at)
     assert again.fence > asked.fence
-
-
-async def test_holder_sends_nothing_once_it_has_ended(journal: Journal) -> None:
-    """If a holder has settled a write as accepted, it cannot claim the write again with its fence."""
-    await in_state(journal, "unknown")
-    (asked,) = await journal.ask(1, LEASE)
-    await journal.settle(asked, "accepted")
-
-    assert Step.WAIT is (await journal.claim(asked.id, LEASE, fence=asked.fence)).step
 
 
 async def test_claim_of_nothing_is_refused(journal: Journal) -> None:
@@ -749,15 +725,19 @@ async def test_person_ends_nothing_else(journal: Journal, state: State) -> None:
 
 
 @pytest.mark.parametrize(("seen", "now"), [("new", "accepted"), ("new", "unknown"), ("unknown", "manual")])
-async def test_person_s_word_is_of_what_was_seen(journal: Journal, seen: State, now: State) -> None:
-    """If the state is no longer the one in `seen`, `resolve` raises an error and changes nothing."""
+async def test_decision_of_a_person_is_about_what_was_seen(journal: Journal, seen: State, now: State) -> None:
+    """If the state or the number of sends is no longer what was seen, `resolve` raises an error and changes nothing."""
     before = await in_state(journal, now)
-    with pytest.raises(InvalidArgumentError, match=f"seen must be the state of intent 1, which is now {now}") as caught:
-        await journal.resolve(1, as_="rejected", reason="not wanted", seen=seen)
+    for facts, words in (
+        ({"seen": seen}, f"seen must be the state of intent 1, which is now {now}"),
+        ({"seen": now, "attempts": 0}, "attempts must be the number of sends of intent 1, which is now 1"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=words):
+            await journal.resolve(1, as_="rejected", reason="not wanted", **cast("Any", facts))
     left = await got(journal, 1)
 
-    assert ("seen", now, before.queued) == (caught.value.field, left.state, left.queued)
-    assert "rejected" == (await journal.resolve(1, as_="rejected", reason="not wanted", seen=now)).state
+    assert (now, before.queued) == (left.state, left.queued)
+    assert "rejected" == (await journal.resolve(1, as_="rejected", reason="not wanted", seen=now, attempts=1)).state
 
 
 async def test_persons_rejection_is_sent_again(journal: Journal) -> None:
@@ -836,21 +816,6 @@ async def test_what_the_service_refuses_a_worker_sends_again(journal: Journal) -
     await journal.settle(begun.intent, "rejected")
 
     assert Step.SEND is (await journal.claim(begun.intent.id, LEASE)).step
-
-
-async def test_persons_word_is_about_what_was_seen(journal: Journal) -> None:
-    """If a write was sent again since a person looked, `resolve` with the old `attempts` raises an error."""
-    intent_id = await journal.add(refund(), merchant=MERCHANT)
-    await journal.settle((await journal.claim(intent_id, LEASE)).intent, "unknown")
-    shown = await got(journal, intent_id)
-    (held,) = await journal.ask(1, LEASE)
-    again = await journal.claim(intent_id, LEASE, fence=held.fence)
-    await journal.settle(again.intent, "unknown")
-    seen: dict[str, Any] = {"seen": shown.state, "attempts": shown.attempts}
-    with pytest.raises(InvalidArgumentError, match=r"attempts must be the number of sends of intent 1, which is now 2"):
-        await journal.resolve(intent_id, as_="rejected", reason="not there", **seen)
-
-    assert "unknown" == (await got(journal, intent_id)).state
 
 
 @pytest.mark.parametrize(
@@ -959,53 +924,63 @@ async def test_service_s_word_of_another_amount(
     assert (state != "succeeded") is ("refundAmt is 201 in the response, and 200 in the request" in caplog.text)
 
 
-@pytest.mark.parametrize("data", [{"amount": {"value": 201}}, {"refundAmt": 201}, {"outRefundNo": "R2"}])
-async def test_service_s_word_under_other_names(journal: Journal, data: dict[str, Any]) -> None:
-    """A notification is compared under the names of the write, and under the general ones, as a query is."""
-    names = {"refund_amt": "amount.value", "out_refund_no": "refund.no"}
-    profile = Profile(fields={"refunds.create": names}, signed=())
-    await in_state(journal, "unknown")
+REPORTS: Final[dict[str, tuple[Profile | None, list[Any], dict[str, Any]]]] = {
+    "a field that is present must match": (
+        None,
+        [{"merchantId": "M2"}, {"refundAmt": 201}, {"outRefundNo": "R2"}, {"currency": "CAD", "refundAmt": "2.00"}],
+        {"refundAmt": "200", "totalAmt": 450, "merchantId": MERCHANT},
+    ),
+    "the names of the write count, and the general ones, as in a query": (
+        Profile(fields={"refunds.create": {"refund_amt": "amount.value", "out_refund_no": "refund.no"}}, signed=()),
+        [{"amount": {"value": 201}}, {"refundAmt": 201}, {"outRefundNo": "R2"}],
+        {"amount": {"value": 200}, "refundAmt": 200, "outRefundNo": "R1"},
+    ),
+    "amounts are in the unit of the profile": (
+        Profile(answer=AnswerShape(amounts="major")),
+        [{"merchantId": "M2"}, {"refundAmt": "200", "currency": "CAD"}, {"refundAmt": 2, "merchantId": 3}],
+        {"refundAmt": "200.00", "totalAmt": 450, "currency": "JPY", "merchantId": MERCHANT},
+    ),
+    "the merchant of a notification has its own path": (
+        Profile(answer=AnswerShape(merchant_id="merchantId"), notification=NotificationShape(merchant_id="shop.id")),
+        [{"shop": {"id": "M2"}}],
+        {"shop": {"id": MERCHANT}, "merchantId": "sub-merchant"},
+    ),
+    "a notification names no merchant": (
+        Profile(answer=AnswerShape(merchant_id="merchantId"), notification=NotificationShape(merchant_id="")),
+        [{"outRefundNo": "R2"}],
+        {"merchantId": "sub-merchant"},
+    ),
+    "a notification has its own unit": (
+        Profile(answer=AnswerShape(amounts="major"), notification=NotificationShape(amounts="as sent")),
+        [{"refundAmt": "2.00"}],
+        {"refundAmt": 200},
+    ),
+    "the paths of responses and of notifications count": (
+        Profile(
+            answer=AnswerShape(out_refund_no="refund.no", refund_amt=""),
+            notification=NotificationShape(out_refund_no="event.no", out_trade_no="event.order"),
+        ),
+        [
+            {"refund": {"no": "R9"}, "outRefundNo": "R1"},
+            {"totalAmt": 451},
+            {"event": {"no": "R9"}},
+            {"event": {"order": "T9"}},
+        ],
+        {"refund": {"no": "R1"}, "refundAmt": 1, "outRefundNo": "R9", "event": {"no": "R1", "order": "T1"}},
+    ),
+}
+"""By rule: a profile, reports about another refund, and one about the refund."""
 
-    assert [] == await journal.told("refunds.create", "R1", "succeeded", data, merchant=MERCHANT, profile=profile)
-    good = {"amount": {"value": 200}, "refundAmt": 200, "outRefundNo": "R1"}
-    assert 1 == len(await journal.told("refunds.create", "R1", "succeeded", good, merchant=MERCHANT, profile=profile))
 
-
-@pytest.mark.parametrize(
-    "data", [{"merchantId": "M2"}, {"refundAmt": "200", "currency": "CAD"}, {"refundAmt": 2, "merchantId": 3}]
-)
-async def test_service_s_word_of_another_merchant_or_unit(journal: Journal, data: dict[str, Any]) -> None:
-    """A notification that names another merchant, or an amount in another unit, changes nothing."""
-    profile = Profile(answer=AnswerShape(amounts="major"))
+@pytest.mark.parametrize("rule", REPORTS)
+async def test_report_is_compared_with_the_write(journal: Journal, rule: str) -> None:
+    """A report that names another refund, merchant, amount or unit changes nothing, wherever the profile locates it."""
+    profile, wrong, right = REPORTS[rule]
     await in_state(journal, "accepted")
-    told = await journal.told("refunds.create", "R1", "succeeded", data, merchant=MERCHANT, profile=profile)
-    good = {"refundAmt": "200.00", "totalAmt": 450, "currency": "JPY", "merchantId": MERCHANT}
-    done = await journal.told("refunds.create", "R1", "succeeded", good, merchant=MERCHANT, profile=profile)
+    for data in (*wrong, right):
+        ended = await journal.told("refunds.create", "R1", "succeeded", data, merchant=MERCHANT, profile=profile)
 
-    assert ([], ["succeeded"]) == (told, [each.state for each in done])
-
-
-@pytest.mark.parametrize(
-    ("shape", "wrong", "good"),
-    [
-        ({"merchant_id": "shop.id"}, {"shop": {"id": "M2"}}, {"shop": {"id": MERCHANT}, "merchantId": "sub-merchant"}),
-        ({"merchant_id": ""}, {"outRefundNo": "R2"}, {"merchantId": "sub-merchant"}),
-        ({"amounts": "as sent"}, {"refundAmt": "2.00"}, {"refundAmt": 200}),
-    ],
-)
-async def test_service_s_word_as_notifications_have_it(
-    journal: Journal, shape: dict[str, Any], wrong: dict[str, Any], good: dict[str, Any]
-) -> None:
-    """A notification is compared at the place and in the unit that `[notification]` gives, and not `[answer]`."""
-    answer = AnswerShape(amounts="major", merchant_id="merchantId")
-    profile = Profile(answer=answer, notification=NotificationShape(**shape))
-    await in_state(journal, "accepted")
-    told = [
-        await journal.told("refunds.create", "R1", "succeeded", data, merchant=MERCHANT, profile=profile)
-        for data in (wrong, good)
-    ]
-
-    assert [[], ["succeeded"]] == [[each.state for each in changed] for changed in told]
+        assert ([] if data is not right else ["succeeded"]) == [each.state for each in ended], data
 
 
 async def test_service_s_word_against_what_was_rejected(journal: Journal) -> None:
@@ -1038,76 +1013,29 @@ async def test_old_word_rejects_no_second_attempt(journal: Journal) -> None:
     assert ([], "succeeded") == (failed, made.state)
 
 
-async def test_silence_is_kept_until_it_ends(journal: Journal) -> None:
-    """`postpone` stores since when the service gives no usable response. `None` or a notification clears that time."""
-    await in_state(journal, "accepted")
-    found = list[datetime | None]()
-    for since in (START, START, None):
-        (held,) = await journal.ask(1, LEASE)
-        found.append(held.silent_since)
-        await journal.postpone(held, START, silent_since=since)
-    (held,) = await journal.ask(1, LEASE)
-    await journal.postpone(held, START, silent_since=START)
-    told = await journal.told("refunds.create", "R1", "succeeded", {}, merchant=MERCHANT)
-
-    assert [None, START, START, None] == [*found, held.silent_since]
-    assert [("succeeded", None)] == [(each.state, each.silent_since) for each in told]
-
-
-async def test_odd_and_silent_queries_count_until_it_is_sent_again(journal: Journal) -> None:
-    """`postpone` adds to `odd` and `silent`, each apart. If the write is sent again, both begin at 0."""
+@pytest.mark.parametrize("end", ["reported", "settled", "sent"])
+async def test_odd_and_silent_queries_count_until_it_ends(journal: Journal, end: str) -> None:
+    """`postpone` adds to `odd` and `silent`, and sets `denied` and `silent_since`. An end or a send clears the last."""
     await in_state(journal, "unknown")
-    found = list[tuple[int, int, int]]()
-    for odd, silent in ((1, 0), (0, 1), (0, 1), (0, 0)):
+    found = list[tuple[int, int, int, int, datetime | None]]()
+    for odd, silent, denied, since in ((1, 0, 1, START), (0, 1, 7, None), (0, 1, 7, START), (0, 0, 7, START)):
         (held,) = await journal.ask(1, LEASE)
-        await journal.postpone(held, START, odd=odd, silent=silent)
+        await journal.postpone(held, START, odd=odd, silent=silent, denied=denied, silent_since=since)
         after = await got(journal, held.id)
-        found.append((after.asked, after.odd, after.silent))
-    (held,) = await journal.ask(1, LEASE)
-    again = (await journal.claim(held.id, LEASE, fence=held.fence)).intent
-
-    assert [(1, 1, 0), (2, 1, 1), (3, 1, 2), (4, 1, 2)] == found
-    assert (0, 0, 0) == (again.asked, again.odd, again.silent)
-
-
-async def test_list_of_one_merchant(journal: Journal) -> None:
-    """`list` and `count_unsent` find only the intents of a merchant, if one is given."""
-    for merchant, number in (("M1", "R1"), ("M2", "R2"), ("M1", "R3")):
-        await journal.add(refund(number), merchant=merchant)
-    await sending(journal, draft(refund("R4"), merchant="M2"))
-    cases: list[tuple[State | None, str | None]] = [
-        (None, None),
-        (None, "M1"),
-        (None, "M2"),
-        ("new", "M2"),
-        ("new", "M3"),
-    ]
-    found = [
-        [each.reference for each in await journal.list(state, merchant=merchant, after=1)] for state, merchant in cases
-    ]
-    counts = [
-        await journal.count_unsent(merchant, START + timedelta(seconds=seconds))
-        for merchant, seconds in (("M1", 0), ("M1", -1), ("M2", 0), ("M3", 0))
-    ]
-
-    assert [["R2", "R3", "R4"], ["R3"], ["R2", "R4"], ["R2"], []] == found
-    assert [2, 0, 1, 0] == counts
-
-
-@pytest.mark.parametrize("end", ["settled", "sent"])
-async def test_silence_ends_with_a_verdict(journal: Journal, end: str) -> None:
-    """If a write is settled or sent again, the journal clears `silent_since` and `denied`."""
-    await in_state(journal, "unknown")
-    (held,) = await journal.ask(1, LEASE)
-    await journal.postpone(held, START, silent_since=START, denied=7)
+        found.append((after.asked, after.odd, after.silent, after.denied, after.silent_since))
     (held,) = await journal.ask(1, LEASE)
     if end == "settled":
         await journal.settle(held, "accepted")
-    else:
+    elif end == "sent":
         await journal.claim(held.id, LEASE, fence=held.fence)
+    else:
+        await journal.told("refunds.create", "R1", "succeeded", {}, merchant=MERCHANT)
+    last = await got(journal, held.id)
 
-    after = await got(journal, held.id)
-    assert ((START, 7), (None, 0)) == ((held.silent_since, held.denied), (after.silent_since, after.denied))
+    assert [(1, 1, 0, 1, START), (2, 1, 1, 7, None), (3, 1, 2, 7, START), (4, 1, 2, 7, START)] == found
+    assert None is last.silent_since
+    assert end == "reported" or last.denied == 0
+    assert ((0, 0, 0) if end == "sent" else (5, 1, 2)) == (last.asked, last.odd, last.silent)
 
 
 async def test_only_ends_are_pruned(journal: Journal, clock: Clock) -> None:
@@ -1125,54 +1053,45 @@ async def test_only_ends_are_pruned(journal: Journal, clock: Clock) -> None:
     assert (len(STATES) + 2, None) == (again, await journal.get(late.id))
 
 
-async def test_found_by_what_it_is_about(journal: Journal) -> None:
-    """`find` returns the intents of an operation and a number, of all merchants or of one."""
-    for merchant, number in (("M1", "R1"), ("M1", "R2"), ("M2", "R1")):
-        await sending(journal, draft(refund(number), merchant=merchant))
-    found = [
-        await journal.find("refunds.create", "R1"),
-        await journal.find("refunds.create", "R1", merchant="M2"),
-        await journal.find("orders.place", "R1"),
-    ]
-
-    assert [[1, 3], [3], []] == [[each.id for each in some] for some in found]
-
-
-async def test_listing_goes_page_by_page(journal: Journal) -> None:
-    """`list` returns pages by `limit` and `after`, of all intents or of one state."""
-    for number in range(5):
-        intent = await sending(journal, draft(refund(str(number))))
-        await journal.settle(intent, "rejected" if number % 2 else "unknown")
-    pages = [await journal.list(limit=2), await journal.list(limit=2, after=2), await journal.list(limit=2, after=4)]
-    some = [await journal.list("rejected", limit=1), await journal.list("rejected", after=2)]
-
-    assert [[1, 2], [3, 4], [5]] == [[each.id for each in page] for page in pages]
-    assert [[2], [4]] == [[each.id for each in page] for page in some]
-    assert [] == await journal.list("manual")
-
-
-async def test_list_finds_what_is_about_an_order(journal: Journal, clock: Clock) -> None:
-    """`list` finds the order, its close and its refunds by the order's number, and combines this with all filters."""
+async def test_list_and_find(journal: Journal, clock: Clock) -> None:
+    """`list` combines its filters, and finds an order's close and refunds by its number. `find` takes one number."""
     order = PlaceOrder(out_trade_no="B20", subject="Tea", total_amt=450, currency="CAD")
-    close = CloseOrder(out_trade_no="B20")
-    about = [order, refund("Z1", out_trade_no="B20"), refund("R1"), close, refund("Z2", out_trade_no="B20")]
-    for each in about:
+    refunds = [refund(number, out_trade_no=about) for number, about in (("Z1", "B20"), ("R1", "T1"), ("Z2", "B20"))]
+    for each in (order, *refunds[:2], CloseOrder(out_trade_no="B20"), refunds[2]):
         await sending(journal, draft(each))
         clock.advance(60)
-    await journal.settle((await journal.list(limit=1))[0], "succeeded")
-    to_minute = [START + timedelta(minutes=minutes) for minutes in range(5)]
-    filters: list[dict[str, Any]] = [
-        {"order": "B20"},
-        {"order": "B20", "limit": 2, "after": 1},
-        {"order": "B20", "state": "succeeded"},
-        {"order": "B20", "since": to_minute[3]},
-        {"since": to_minute[1], "until": to_minute[3]},
-        {"state": "sending", "until": to_minute[2]},
-        {"order": "Z1"},
+    await journal.settle(await got(journal, 1), "succeeded")
+    await journal.add(refund("R1"), merchant="M2")
+    minutes = [START + timedelta(minutes=minutes) for minutes in range(5)]
+    filters: list[tuple[dict[str, Any], list[int]]] = [
+        ({}, [1, 2, 3, 4, 5, 6]),
+        ({"limit": 2}, [1, 2]),
+        ({"limit": 2, "after": 4}, [5, 6]),
+        ({"state": "sending", "limit": 1}, [2]),
+        ({"state": "sending", "after": 3}, [4, 5]),
+        ({"state": "manual"}, []),
+        ({"order": "B20"}, [1, 2, 4, 5]),
+        ({"order": "B20", "limit": 2, "after": 1}, [2, 4]),
+        ({"order": "B20", "state": "succeeded"}, [1]),
+        ({"order": "B20", "since": minutes[3]}, [4, 5]),
+        ({"order": "Z1"}, []),
+        ({"order": "T1", "merchant": "M2"}, [6]),
+        ({"since": minutes[1], "until": minutes[3]}, [2, 3]),
+        ({"state": "sending", "until": minutes[2]}, [2]),
+        ({"merchant": "M2"}, [6]),
+        ({"merchant": MERCHANT, "after": 3}, [4, 5]),
+        ({"state": "new", "merchant": MERCHANT}, []),
     ]
-    found = [await journal.list(**each) for each in filters]
-
-    assert [[1, 2, 4, 5], [2, 4], [1], [4, 5], [2, 3], [2], []] == [[each.id for each in some] for some in found]
+    for given, expected in filters:
+        assert expected == [each.id for each in await journal.list(**given)], given
+    for operation, number, merchant, expected in (
+        ("refunds.create", "R1", None, [3, 6]),
+        ("refunds.create", "R1", "M2", [6]),
+        ("orders.place", "R1", None, []),
+    ):
+        assert expected == [each.id for each in await journal.find(operation, number, merchant=merchant)]
+    counted = [await journal.count_unsent(*each) for each in (("M2", clock.now), ("M2", START), ("M1", clock.now))]
+    assert [1, 0, 0] == counted
 
 
 @pytest.mark.parametrize("name", ["keep", "clock"])

@@ -21,13 +21,16 @@ from payasync.storage import Schema
 from payasync.storage import postgres as module
 from payasync.storage.postgres import Database, Transaction, parse_dsn
 from payasync.wire.validators import invalid_argument
-from tests.postgres import database, postgres
+from tests.inside import turns
+from tests.postgres import database
 
 NOTES: Final = "CREATE TABLE notes (text text UNIQUE);"
 SCHEMA: Final = Schema(name="notebook", migrations=(NOTES,))
 
 
+GROUPED: Final = "INSERT INTO notes VALUES (%(text)s) RETURNING txid_current() AS number"
 PATIENT: Final = 500
+both_ways = pytest.mark.parametrize("grouped", [False, True])
 
 
 PROGRAM: Final = Path(__file__).with_name("postgres_forking.py")
@@ -63,9 +66,9 @@ def asking(statement: str) -> Callable[[Transaction], Awaitable[Rows]]:
     return lambda transaction: transaction.rows(statement)
 
 
-async def write(notebook: Database, text: str) -> None:
-    """Write a text."""
-    await notebook.run(note(text))
+async def write(notebook: Database, text: str, *, grouped: bool = False) -> None:
+    """Write a text, in a transaction that others may share, if it is grouped."""
+    await (notebook.run_grouped(GROUPED, {"text": text}) if grouped else notebook.run(note(text)))
 
 
 async def notes(notebook: Database) -> list[str]:
@@ -84,11 +87,7 @@ def connections(dsn: str, name: str, expected: int = 0) -> int:
     """Return how many connections of a program's name are open, once the server has noticed which were closed."""
     asked = "SELECT count(*), pg_sleep(0.01) FROM pg_stat_activity WHERE application_name = "
     counts = (int(elsewhere(dsn, f"{asked}'{name}'")[0][0]) for _ in range(PATIENT))
-    found = -1
-    for found in counts:
-        if found == expected:
-            break
-    return found
+    return next((each for each in counts if each == expected), -1)
 
 
 async def test_what_was_done_is_there(notebook: Database, postgres_dsn: str) -> None:
@@ -118,21 +117,21 @@ async def test_texts_that_it_does_not_take_are_escaped(notebook: Database) -> No
     assert ["a\\x00\\ud800"] == await notes(notebook)
 
 
-async def test_commit_waits_for_the_disk(postgres_dsn: str) -> None:
-    """A transaction has `synchronous_commit` on, can write, and is read committed, whatever the server's defaults."""
-    defaults = (
-        "synchronous_commit=off",
-        "default_transaction_read_only=on",
-        "default_transaction_isolation=serializable",
-    )
-    async with opened(postgres_dsn, options=" ".join(f"-c {each}" for each in defaults)) as notebook:
-        await notebook.run(note("a"))
-        names = "synchronous_commit", "transaction_read_only", "transaction_isolation"
-        (found,) = await notebook.run(
-            asking(f"SELECT {', '.join(f'current_setting({name!r}) {name}' for name in names)}")
-        )
+async def rows_of(notebook: Database, statement: str, *, grouped: bool) -> Rows:
+    """Return the rows of a statement, which may share a transaction."""
+    return (await notebook.run_grouped(statement, {}) or []) if grouped else await notebook.run(asking(statement))
 
-    assert ["on", "off", "read committed"] == list(found.values())
+
+@both_ways
+async def test_commit_waits_for_the_disk(postgres_dsn: str, *, grouped: bool) -> None:
+    """A transaction has `synchronous_commit` on, can write, and is read committed, whatever the server's defaults."""
+    wanted = {"synchronous_commit": "on", "transaction_read_only": "off", "transaction_isolation": "read committed"}
+    defaults = "-c synchronous_commit=off -c default_transaction_read_only=on -c default_transaction_isolation="
+    async with opened(postgres_dsn, options=f"{defaults}serializable") as notebook:
+        columns = ", ".join(f"current_setting('{name}') AS {name}" for name in wanted)
+        found = await rows_of(notebook, f"SELECT {columns}", grouped=grouped)
+
+    assert [wanted] == found
 
 
 @pytest.mark.parametrize("setting", ["on", "remote_apply"])
@@ -153,13 +152,12 @@ async def test_so_many_connections_at_most(postgres_dsn: str) -> None:
         assert 100 == len(await notes(notebook))
 
 
-@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, None])
-def test_number_of_connections_is_checked(wrong: Any) -> None:
+def test_number_of_connections_is_checked() -> None:
     """If the number of connections is less than 1, making the database raises an error."""
-    with pytest.raises(ConfigurationError, match="connections must be an integer of 1 or more") as caught:
-        Database(Hidden("host=h"), SCHEMA, connections=wrong)
-
-    assert "connections" == caught.value.field
+    wrong: list[Any] = [0, -1, True, 1.5, None]
+    for each in wrong:
+        with pytest.raises(ConfigurationError, match="connections must be an integer of 1 or more"):
+            Database(Hidden("host=h"), SCHEMA, connections=each)
 
 
 def test_each_loop_has_its_own_connections(postgres_dsn: str) -> None:
@@ -217,30 +215,17 @@ async def test_transactions_in_each_others_way_are_done_again(notebook: Database
     assert (["a", "b"], ["a", "b"]) == (tried, await notes(notebook))
 
 
-async def test_connection_that_was_cut_is_replaced(notebook: Database, postgres_dsn: str) -> None:
+@both_ways
+async def test_connection_that_was_cut_is_replaced(notebook: Database, postgres_dsn: str, *, grouped: bool) -> None:
     """A connection that was cut while idle is replaced. If it is cut inside a transaction, the call fails."""
-    (row,) = await notebook.run(asking("SELECT pg_backend_pid() AS id"))
+    (row,) = await rows_of(notebook, "SELECT pg_backend_pid() AS id", grouped=grouped)
     elsewhere(postgres_dsn, f"SELECT pg_terminate_backend({row['id']}, 5000)")
-    await notebook.run(note("a"))
+    await write(notebook, "a", grouped=grouped)
     with pytest.raises(StorageError, match=r"the notebook '.*' is unavailable: .*terminat"):
-        await notebook.run(asking("SELECT pg_terminate_backend(pg_backend_pid())"))
-    await notebook.run(note("b"))
+        await rows_of(notebook, "SELECT pg_terminate_backend(pg_backend_pid())", grouped=grouped)
+    await write(notebook, "b", grouped=grouped)
 
     assert ["a", "b"] == await notes(notebook)
-
-
-@pytest.mark.long
-async def test_server_that_is_started_anew_is_found() -> None:
-    """While the server is stopped, calls fail. After its restart, they succeed."""
-    with postgres() as server:
-        async with opened(server.dsn) as notebook:
-            await asyncio.gather(*(notebook.run(note(str(number))) for number in range(5)))
-            server.stop()
-            with pytest.raises(StorageError, match="is unavailable"):
-                await notebook.run(note("lost"))
-            server.start()
-
-            assert list("01234") == await notes(notebook)
 
 
 async def test_lock_is_not_waited_for_long(
@@ -305,21 +290,22 @@ async def test_who_is_cancelled_holds_nobody_up(postgres_dsn: str) -> None:
         assert 1 == connections(postgres_dsn, "cancelled", expected=1)
 
 
-async def test_closing_waits_for_what_was_begun(postgres_dsn: str) -> None:
-    """Closing finishes the calls in flight. Later calls fail, and a second closing does nothing."""
+@both_ways
+async def test_closing_waits_for_what_was_begun(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch, *, grouped: bool
+) -> None:
+    """Closing finishes what is in flight and what waits. Later calls fail, and a second closing does nothing."""
+    monkeypatch.setattr(module, "GROUP", 1)
     async with opened(postgres_dsn, application_name="closing") as notebook:
-        begun = [asyncio.create_task(notebook.run(note(str(number)))) for number in range(20)]
-        await asyncio.sleep(0)
+        begun = [asyncio.create_task(write(notebook, str(number), grouped=grouped)) for number in range(20)]
+        await turns(2)  # the first one begins the task, the second one its statements
         await notebook.aclose()
-    with pytest.raises(StorageError, match="the notebook is closed"):
-        await notebook.run(note("late"))
+        with pytest.raises(StorageError, match="the notebook is closed"):
+            await write(notebook, "late", grouped=grouped)
     await asyncio.gather(*begun)
 
     assert [(20,)] == elsewhere(postgres_dsn, "SELECT count(*) FROM notes")
     assert 0 == connections(postgres_dsn, "closing")
-
-
-GROUPED: Final = "INSERT INTO notes VALUES (%(text)s) RETURNING txid_current() AS number"
 
 
 async def write_grouped(notebook: Database, *texts: str) -> list[Rows | None]:
@@ -362,34 +348,7 @@ async def test_group_that_fails_at_its_commit_has_done_nothing(notebook: Databas
     assert [] == await notes(notebook)
 
 
-async def test_commit_of_a_group_waits_for_the_disk(postgres_dsn: str) -> None:
-    """A group has `synchronous_commit` on, can write, and is read committed, whatever the server's defaults."""
-    defaults = (
-        "synchronous_commit=off",
-        "default_transaction_read_only=on",
-        "default_transaction_isolation=serializable",
-    )
-    names = "synchronous_commit", "transaction_read_only", "transaction_isolation"
-    asked = f"SELECT {', '.join(f'current_setting({name!r}) {name}' for name in names)}"
-    async with opened(postgres_dsn, options=" ".join(f"-c {each}" for each in defaults)) as notebook:
-        found = await notebook.run_grouped(asked, {})
-
-    assert [["on", "off", "read committed"]] == [list(row.values()) for row in found or []]
-
-
-async def test_group_finds_a_connection_that_was_cut(notebook: Database, postgres_dsn: str) -> None:
-    """A group replaces a connection that was cut while idle. If it is cut inside the group, the call fails."""
-    (row,) = await notebook.run_grouped("SELECT pg_backend_pid() AS id", {}) or []
-    elsewhere(postgres_dsn, f"SELECT pg_terminate_backend({row['id']}, 5000)")
-    await write_grouped(notebook, "a")
-    with pytest.raises(StorageError, match=r"the notebook '.*' is unavailable: .*terminat"):
-        await notebook.run_grouped("SELECT pg_terminate_backend(pg_backend_pid())", {})
-    await write_grouped(notebook, "b")
-
-    assert ["a", "b"] == await notes(notebook)
-
-
-@pytest.mark.parametrize("grouped", [False, True])
+@both_ways
 async def test_connection_that_was_cut_silently_is_replaced(
     notebook: Database, monkeypatch: pytest.MonkeyPatch, *, grouped: bool
 ) -> None:
@@ -405,7 +364,7 @@ async def test_connection_that_was_cut_silently_is_replaced(
     with ours, silent:
         os.dup2(ours.fileno(), await notebook.run(descriptor))
         async with asyncio.timeout(20):
-            await (write_grouped(notebook, "a") if grouped else write(notebook, "a"))
+            await write(notebook, "a", grouped=grouped)
         assert b"SELECT 1" in silent.recv(100)
 
     assert ["a"] == await notes(notebook)
@@ -415,8 +374,7 @@ async def test_cancelled_caller_leaves_its_group_alone(notebook: Database) -> No
     """If a caller is cancelled, the others of its group get their rows."""
     cancelled = asyncio.ensure_future(write_grouped(notebook, "a"))
     others = asyncio.ensure_future(write_grouped(notebook, "b", "c"))
-    for _ in range(3):  # until all three wait for their group
-        await asyncio.sleep(0)
+    await turns(3)  # until all three wait for their group
     cancelled.cancel()
     async with asyncio.timeout(30):
         found = await others
@@ -433,8 +391,7 @@ async def test_caller_that_is_cancelled_early_has_written_nothing(
     monkeypatch.setattr(module, "GROUP", size)
     async with opened(postgres_dsn, most=1) as notebook:
         first, cancelled = (asyncio.create_task(notebook.run_grouped(GROUPED, {"text": text})) for text in "ab")
-        for _ in range(2):  # until the first group waits for a connection
-            await asyncio.sleep(0)
+        await turns(2)  # until the first group waits for a connection
         cancelled.cancel()
         await asyncio.gather(first, write_grouped(notebook, "c"))
 
@@ -445,8 +402,7 @@ async def test_cancelled_background_task_fails_its_group(notebook: Database) -> 
     """If a program cancels all background tasks, the callers of a group get an error. Later groups are sent."""
     caller = asyncio.create_task(notebook.run_grouped(GROUPED, {"text": "a"}))
     before = asyncio.all_tasks()
-    for _ in range(2):  # until its group waits for a connection
-        await asyncio.sleep(0)
+    await turns(2)  # until its group waits for a connection
     for task in asyncio.all_tasks() - before:
         task.cancel()
     async with asyncio.timeout(30):
@@ -490,21 +446,6 @@ async def test_groups_leave_room_for_transactions(postgres_dsn: str, monkeypatch
                 each.cancel()
 
 
-async def test_closing_waits_for_groups(postgres_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Closing finishes the groups in flight and those that wait. Later calls fail."""
-    monkeypatch.setattr(module, "GROUP", 1)
-    async with opened(postgres_dsn) as notebook:
-        begun = asyncio.ensure_future(write_grouped(notebook, *"abc"))
-        for _ in range(2):  # the first one begins the task, the second one its statements
-            await asyncio.sleep(0)
-        await notebook.aclose()
-        with pytest.raises(StorageError, match="the notebook is closed"):
-            await write_grouped(notebook, "late")
-        await begun
-
-    assert [("a",), ("b",), ("c",)] == elsewhere(postgres_dsn, "SELECT text FROM notes ORDER BY text")
-
-
 @pytest.mark.parametrize("pooled", [False, True])
 async def test_nothing_is_prepared_behind_a_pooler(
     postgres_dsn: str, monkeypatch: pytest.MonkeyPatch, *, pooled: bool
@@ -532,31 +473,25 @@ async def versions(dsn: str, schema: Schema = SCHEMA) -> list[tuple[str, int]]:
         return [(row["name"], row["version"]) for row in rows]
 
 
-@pytest.mark.parametrize(
-    "dsn",
-    [
-        f"postgresql://shop:{PASSWORD}@host:port/pay",
-        f"postgresql://shop:{PASSWORD}/x@host/pay",
-        f"postgresql://shop:/{PASSWORD}@host/pay",
-        f"postgresql://shop:x@{PASSWORD}@host/pay",
-        f"postgresql://shop:%zz{PASSWORD}@host/pay",
+def test_no_connection_string_is_refused_unseen() -> None:
+    """An invalid connection string may hold a password, so the error shows the valid form, and nothing of it."""
+    invalid: list[Any] = [
+        *(
+            f"postgresql://shop{end}/pay"
+            for end in (f":{PASSWORD}@host:port", f":{PASSWORD}/x@host", f":/{PASSWORD}@host")
+        ),
+        *(f"postgresql://shop{end}/pay" for end in (f":x@{PASSWORD}@host", f":%zz{PASSWORD}@host")),
         f"postgres:shop:{PASSWORD}@host/pay",
         f"host=h password='{PASSWORD}",
-        f"{PASSWORD}",
-        "",
-        "\ud800",
-        None,
-        3,
-    ],
-)
-def test_no_connection_string_is_refused_unseen(dsn: Any) -> None:
-    """An invalid connection string may hold a password, so the error shows the valid form, and nothing of it."""
-    with pytest.raises(ConfigurationError, match="dsn must be a connection string") as caught:
-        parse_dsn(Hidden(dsn))
+        *(PASSWORD, "", "\ud800", None, 3),
+    ]
+    for dsn in invalid:
+        with pytest.raises(ConfigurationError, match="dsn must be a connection string") as caught:
+            parse_dsn(Hidden(dsn))
 
-    assert PASSWORD not in f"{locals_of(caught.value)} {caught.value}"
-    assert "dsn" == caught.value.field
-    assert (None, None) == (caught.value.__cause__, caught.value.__context__)
+        assert PASSWORD not in f"{locals_of(caught.value)} {caught.value}"
+        assert "dsn" == caught.value.field
+        assert (None, None) == (caught.value.__cause__, caught.value.__context__)
 
 
 @pytest.mark.parametrize("given", [str, Secret])

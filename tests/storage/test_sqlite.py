@@ -29,6 +29,7 @@ from tests.journal.building import empty, move_away
 SCHEMA: Final = Schema(name="inbox", application=0x1234, migrations=("CREATE TABLE notes (text TEXT NOT NULL);\n",))
 
 
+ANOTHER: Final = "it is the file of another program: name another file"
 CALLERS: Final = 100
 
 
@@ -111,11 +112,6 @@ async def busy(file: SqliteFile) -> AsyncGenerator["asyncio.Future[None]"]:
 def is_there(path: Path) -> bool:
     """Return whether there is a file."""
     return path.exists()
-
-
-def put_back(path: Path) -> None:
-    """Put a file back that was moved away."""
-    path.with_name("elsewhere.db").rename(path)
 
 
 def delete(path: Path) -> None:
@@ -212,12 +208,10 @@ async def test_full_disk_keeps_nothing_and_loses_nothing(path: Path, file: Sqlit
     assert ["a", *told] == on_disk(path)
 
 
-async def test_errors_are_each_callers_own(tmp_path: Path) -> None:
+async def test_errors_are_each_callers_own(path: Path, file: SqliteFile) -> None:
     """Each caller raises an error of its own, because each adds its own traceback."""
-    (tmp_path / "inbox.db").write_text("My passwords")
-    file = SqliteFile(tmp_path / "inbox.db", SCHEMA)
+    ours(path, size=0)
     errors = await all_of(file, *[notes] * CALLERS)
-    await file.aclose()
 
     assert {ConfigurationError} == {type(error) for error in errors}
     assert CALLERS == len({id(error) for error in errors})
@@ -230,42 +224,36 @@ def _mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("_mode")
-async def test_file_that_vanishes_is_not_begun_anew(path: Path, file: SqliteFile) -> None:
-    """If the file is deleted while in use, no new one is made. When it is put back, calls succeed."""
-    await file.run(note("a"))
-    move_away(path)
-    ends = [(await all_of(file, notes))[0] for _ in range(3)]
-    made = is_there(path)
-    put_back(path)
-    await file.run(note("b"))
-
-    assert [f"the inbox '{path}' is unavailable: {VANISHED}"] * 3 == [end.args[0] for end in ends]
-    assert {StorageError} == {type(end) for end in ends}
-    assert not made
-    assert ["a", "b"] == await file.run(notes)
-
-
-@pytest.mark.usefixtures("_mode")
 @pytest.mark.parametrize("deleted", [False, True])
-async def test_file_whose_place_another_takes_is_unavailable(path: Path, file: SqliteFile, *, deleted: bool) -> None:
-    """If another file takes the place of the file in use, that file is neither read nor written."""
+async def test_file_that_vanishes_or_is_replaced_is_unavailable(path: Path, file: SqliteFile, *, deleted: bool) -> None:
+    """If the file is gone while in use, no new one is made, and no other one is used. If it is back, calls succeed."""
     await file.run(note("a"))
     if deleted:
+        file.pause()  # as for a fork
+        file.resume()
         delete(path)
-        ends = await all_of(file, notes)
     else:
         move_away(path)
-        ends = []
+    ends = [(await all_of(file, notes))[0] for _ in range(3)]
+    made = is_there(path)
     for log in path.parent.glob("inbox.db-*"):
         log.unlink()
     other = SqliteFile(path, SCHEMA)
     await other.run(note("other"))
     ends += await all_of(file, notes, note("b"))
     await other.aclose()
+    texts = on_disk(path)
+    if not deleted:
+        path.with_name("elsewhere.db").replace(path)
+        await file.run(note("b"))
+        texts += await file.run(notes)
 
+    assert not made
     assert {StorageError} == {type(end) for end in ends}
-    assert [f"the inbox '{path}' is unavailable: {REPLACED}"] * 2 == [end.args[0] for end in ends[-2:]]
-    assert ["other"] == on_disk(path)
+    unavailable = f"the inbox '{path}' is unavailable: "
+    assert deleted or [f"{unavailable}{VANISHED}"] * 3 == [str(end) for end in ends[:3]]
+    assert [f"{unavailable}{REPLACED}"] * 2 == [str(end) for end in ends[3:]]
+    assert ["other", *([] if deleted else ["a", "b"])] == texts
 
 
 async def test_file_that_is_emptied_is_damaged(path: Path, file: SqliteFile) -> None:
@@ -281,40 +269,19 @@ async def test_file_that_is_emptied_is_damaged(path: Path, file: SqliteFile) -> 
     assert f"path: cannot use '{path}' as the inbox: {EMPTY}" == ends[2].args[0]
 
 
-async def test_file_that_vanished_while_nobody_held_it_is_not_begun_anew(path: Path, file: SqliteFile) -> None:
-    """If the file is deleted while the connection is paused for a fork, the next call fails and makes no new file."""
-    await file.run(note("a"))
-    file.pause()
-    file.resume()
-    delete(path)
-    found = (await all_of(file, notes))[0]
-
-    assert isinstance(found, StorageError)
-    assert not is_there(path)
-
-
-async def test_who_is_cancelled_before_its_turn_writes_nothing(path: Path, file: SqliteFile) -> None:
-    """If a call is cancelled before its job begins, nothing is written."""
-    async with busy(file):
-        first, second = (asyncio.ensure_future(file.run(note(text))) for text in "ab")
-        await begun(first, second)
-        first.cancel()
-        await asyncio.wait([first])
+@pytest.mark.parametrize("begun_first", [False, True])
+async def test_cancelled_caller(path: Path, file: SqliteFile, *, begun_first: bool) -> None:
+    """If a call is cancelled before its job begins, nothing is written. A job that has begun is finished."""
+    async with busy(file) as first:
+        waiting, second = (asyncio.ensure_future(file.run(note(text))) for text in "ab")
+        await begun(waiting, second)
+        cancelled = first if begun_first else waiting
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
     await second
 
-    assert first.cancelled()
-    assert ["b", "busy"] == on_disk(path)
-
-
-async def test_who_is_cancelled_midway_stops_nobody(path: Path, file: SqliteFile) -> None:
-    """If a call is cancelled after its job has begun, the job is finished."""
-    async with busy(file) as first:
-        first.cancel()
-        await asyncio.wait([first])
-    await file.run(note("c"))
-
-    assert first.cancelled()
-    assert ["busy", "c"] == on_disk(path)
+    assert cancelled.cancelled()
+    assert [*("a" if begun_first else ""), "b", "busy"] == on_disk(path)
 
 
 async def test_closing_finishes_what_waits(path: Path) -> None:
@@ -468,37 +435,6 @@ def test_loop_that_ended_stops_nobody(path: Path) -> None:
     assert ["b", "busy"] == on_disk(path)
 
 
-AT_THE_END: Final = """
-import asyncio, atexit, sys
-from payasync.storage.sqlite import SqliteFile
-from payasync.storage import Schema
-
-file = SqliteFile(sys.argv[1], Schema(name="inbox", application=7, migrations=("CREATE TABLE notes (text);",)))
-
-def write(text):
-    asyncio.run(file.run(lambda db: db.execute("INSERT INTO notes VALUES (?)", (text,)).rowcount))
-
-def end():
-    write("late")
-    asyncio.run(file.aclose())
-
-write("early")
-if "close" in sys.argv:
-    atexit.register(end)
-"""
-
-
-@pytest.mark.parametrize(("how", "expected"), [("close", ["early", "late"]), ("forget", ["early"])])
-def test_program_ends_by_itself(path: Path, how: str, expected: list[str]) -> None:
-    """The thread keeps no program alive. Closing works at exit, too, when no thread can start."""
-    done = subprocess.run(
-        [sys.executable, "-c", AT_THE_END, str(path), how], capture_output=True, text=True, timeout=SECONDS, check=False
-    )
-
-    assert (0, "") == (done.returncode, done.stderr)
-    assert expected == on_disk(path)
-
-
 def test_marks_of_values_have_no_number() -> None:
     """A value stands at each of its places, because Python 3.12.0 to 3.12.3 warns of a mark such as `?1`."""
     bound = binding("SELECT :a, :b, :none, :a", (int, bool, type(None)))
@@ -534,13 +470,6 @@ def open_(path: Path) -> Iterator[Callable[[Schema], sqlite3.Connection]]:
         yield lambda schema: stack.enter_context(closing(open_database(str(path), schema)))
 
 
-def made(path: Path, *statements: str) -> None:
-    """Make a database of another program."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        for statement in statements:
-            db.execute(statement)
-
-
 def ours(path: Path, schema: Schema = TWO_VERSIONS, size: int | None = None) -> None:
     """Make a database of payasync, cut to so many bytes."""
     open_database(str(path), schema).close()
@@ -557,45 +486,34 @@ def asked(db: sqlite3.Connection, pragma: str) -> Any:
     return db.execute(f"PRAGMA {pragma}").fetchone()[0]
 
 
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [
-        ((3, 40, 1), ("persist", "EXTRA")),
-        ((3, 51, 2), ("persist", "EXTRA")),
-        ((3, 51, 3), ("wal", "FULL")),
-        ((3, 52, 0), ("wal", "FULL")),
-        ((4, 0, 0), ("wal", "FULL")),
-    ],
-)
-def test_journal_by_version(version: tuple[int, ...], expected: tuple[str, str]) -> None:
+def test_journal_by_version() -> None:
     """A write-ahead log is used only from the SQLite that cannot damage it. Each commit waits for the disk."""
-    assert expected == journaling(version)
+    found = {version: journaling(version) for version in ((3, 40, 1), (3, 51, 2), (3, 51, 3), (3, 52, 0), (4, 0, 0))}
+
+    assert {("persist", "EXTRA")} == {each for version, each in found.items() if version < (3, 51, 3)}
+    assert {("wal", "FULL")} == {each for version, each in found.items() if version >= (3, 51, 3)}
 
 
 @pytest.mark.usefixtures("_mode")
-def test_connection_is_durable(open_: Callable[[Schema], sqlite3.Connection]) -> None:
-    """The connection that writes has the `journal_mode` and the `synchronous` that `journaling` returns."""
-    db = open_(TWO_VERSIONS)
-    found = [asked(db, pragma) for pragma in ("journal_mode", "synchronous", "fullfsync", "foreign_keys")]
+def test_connection_is_durable(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection has the `journal_mode` and the `synchronous` that `journaling` returns.
+
+    A new file has its mode before another process can open it, because a change needs it alone.
+    """
+    marks: list[bytes] = []
+    link = os.link
+
+    def look(made: Path, to: str) -> None:
+        marks.append(made.read_bytes()[18:20])
+        link(made, to)
+
+    monkeypatch.setattr(os, "link", look)
+    with closing(open_database(str(path), TWO_VERSIONS)) as db:
+        found = [asked(db, pragma) for pragma in ("journal_mode", "synchronous", "fullfsync", "foreign_keys")]
     mode, synchronous = journaling(sqlite3.sqlite_version_info)
 
     assert [mode, {"FULL": 2, "EXTRA": 3}[synchronous], 1, 1] == found
-
-
-@pytest.mark.usefixtures("_mode")
-def test_new_file_has_its_journal_mode(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new file has its journal mode before another process can open it, because a change needs it alone."""
-    marks: list[bytes] = []
-    last = os.link
-
-    def link(made: Path, to: str) -> None:
-        marks.append(made.read_bytes()[18:20])
-        last(made, to)
-
-    monkeypatch.setattr(os, "link", link)
-    ours(path)
-
-    assert [{"persist": b"\x01\x01", "wal": b"\x02\x02"}[journaling(sqlite3.sqlite_version_info)[0]]] == marks
+    assert [{"persist": b"\x01\x01", "wal": b"\x02\x02"}[mode]] == marks
 
 
 def test_newer_sqlite_waits_to_change_the_journal_mode(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -667,23 +585,11 @@ def test_process_that_dies_while_it_makes_the_file(path: Path, link: str) -> Non
     """A process that is killed while it makes the file leaves no file, or the whole one. The next process opens it."""
     code = DYING.format(first="link(*names)" if link == "after" else "", schema=TWO_VERSIONS)
     died = subprocess.run([sys.executable, "-c", code, str(path)], timeout=60, check=False)
-    left = path.stat().st_size if path.exists() else None
-    with closing(open_database(str(path), TWO_VERSIONS)) as db:
-        db.execute("INSERT INTO notes VALUES ('a', NULL)")
+    left = path.exists() and path.stat().st_size
+    ours(path)
 
     assert -signal.SIGKILL == died.returncode
-    assert left is None if link == "before" else left
-
-
-@pytest.mark.parametrize("end", ["-wal", "-journal"])
-def test_log_without_its_file_is_not_replayed(path: Path, end: str) -> None:
-    """If a log is there without its file, no new file is made, because the log may hold part of the data."""
-    path.with_name(path.name + end).write_bytes(b"what was committed last")
-    before = content(path.parent)
-    with pytest.raises(ConfigurationError, match=f"it is missing, but '?{path}{end}'? is left beside it"):
-        open_database(str(path), TWO_VERSIONS)
-
-    assert before == content(path.parent)
+    assert (link == "after") is bool(left)
 
 
 def test_older_schema_is_brought_up_to_date(open_: Callable[[Schema], sqlite3.Connection]) -> None:
@@ -710,49 +616,42 @@ def test_step_that_fails_changes_nothing(path: Path, open_: Callable[[Schema], s
     assert before == content(path.parent)
 
 
+def theirs(path: Path, *statements: str) -> Callable[[], object]:
+    """Make a database of another program, which is open until a function is called."""
+    db = sqlite3.connect(path, isolation_level=None)
+    for statement in (*statements, "CREATE TABLE notes (a)"):
+        db.execute(statement)
+    return db.close
+
+
+NEWER: Final = evolve(TWO_VERSIONS, migrations=(*TWO_VERSIONS.migrations, "CREATE TABLE more (a);"))
 NOT_OURS: Final[dict[str, tuple[Callable[[Path], object], str]]] = {
-    "another program's": (
-        lambda path: made(path, "PRAGMA application_id = 7", "CREATE TABLE notes (a)"),
-        "it is the file of another program: name another file",
-    ),
-    "nobody's": (
-        lambda path: made(path, "CREATE TABLE notes (a)"),
-        "it is the file of another program: name another file",
-    ),
-    "newer": (
-        lambda path: ours(path, evolve(TWO_VERSIONS, migrations=(*TWO_VERSIONS.migrations, "CREATE TABLE more (a);"))),
-        "a newer payasync made it .schema 3, here 2.: upgrade, or name another file",
-    ),
+    "another program's": (lambda path: theirs(path, "PRAGMA application_id = 7")(), ANOTHER),
+    "nobody's": (lambda path: theirs(path)(), ANOTHER),
+    "in use": (lambda path: theirs(path, "PRAGMA journal_mode = WAL"), ANOTHER),
+    "newer": (lambda path: ours(path, NEWER), "a newer payasync made it .schema 3, here 2.: upgrade, or name another"),
     "cut": (lambda path: ours(path, size=4096), "malformed"),
     "emptied": (lambda path: ours(path, size=0), "it is empty, so it is damaged, .*restore it from a backup"),
     "text": (lambda path: path.write_text("My passwords\n" * 1000), "file is not a database"),
     "short text": (lambda path: path.write_text("My passwords"), "file is not a database"),
+    "missing": (lambda path: Path(f"{path}-wal").write_bytes(b"last"), "it is missing, but '?.*-wal'? is left beside"),
+    "missing, too": (lambda path: Path(f"{path}-journal").write_bytes(b"last"), "it is missing, but '?.*-journal'? is"),
 }
+"""How a file came to be, and why it is refused. If it is missing, a log may hold part of its data."""
 
 
 @pytest.mark.parametrize(("leave", "why"), NOT_OURS.values(), ids=NOT_OURS)
 def test_file_that_is_not_ours_stays_as_it_is(path: Path, leave: Callable[[Path], object], why: str) -> None:
     """A file that is not payasync's is refused, and nothing in its folder changes."""
-    leave(path)
+    close = leave(path)
     before = content(path.parent)
     with pytest.raises(ConfigurationError, match=f"cannot use '{path}' as the inbox: .*{why}") as caught:
         open_database(str(path), TWO_VERSIONS)
 
     assert "path" == caught.value.field
     assert before == content(path.parent)
-
-
-def test_log_of_another_program_stays_as_it_is(path: Path) -> None:
-    """A log of another program, which is not yet in its file, is left for that program."""
-    with closing(sqlite3.connect(path)) as theirs:
-        theirs.execute("PRAGMA journal_mode = WAL")
-        theirs.execute("CREATE TABLE notes (a)")
-        before = content(path.parent)
-        with pytest.raises(ConfigurationError, match="another program"):
-            open_database(str(path), TWO_VERSIONS)
-
-        assert {"inbox.db", "inbox.db-wal", "inbox.db-shm"} == before.keys()
-        assert before == content(path.parent)
+    if callable(close):
+        close()
 
 
 @pytest.mark.parametrize(
@@ -768,7 +667,6 @@ def test_place_where_no_file_can_be_is_refused(tmp_path: Path, name: str, why: s
     """A path where no file can be is refused, with the reason."""
     (tmp_path / "file").touch()
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
-
     with pytest.raises(ConfigurationError, match=why):
         open_database(str(tmp_path / name), TWO_VERSIONS)
 

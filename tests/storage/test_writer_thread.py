@@ -99,7 +99,7 @@ def test_function_without_a_thread_runs_immediately(name: str) -> None:
 
 
 PROGRAM: Final = """
-import asyncio, multiprocessing, sys, threading
+import asyncio, atexit, multiprocessing, sys, threading
 from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
 
@@ -111,6 +111,10 @@ def write(db):
 
 async def begin():
     file.start(write)
+
+def end():
+    asyncio.run(file.run(lambda db: db.execute("INSERT INTO notes VALUES ('late')").rowcount))
+    asyncio.run(file.aclose())
 
 def program():
     asyncio.run(begin())
@@ -124,9 +128,13 @@ child.join()
 """
 
 
-@pytest.mark.parametrize("run", ["program()", CHILD], ids=["program", "child of multiprocessing"])
-def test_program_finishes_what_it_began(tmp_path: Path, run: str) -> None:
-    """A program that ends by itself first finishes the writes that it began, though nobody waits for them."""
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [("program()", ["begun"]), (CHILD, ["begun"]), ("atexit.register(end)\nprogram()", ["begun", "late"])],
+    ids=["program", "child of multiprocessing", "closed at exit"],
+)
+def test_program_finishes_what_it_began(tmp_path: Path, run: str, expected: list[str]) -> None:
+    """A program first finishes the writes that it began. It can close the file at exit, when no thread can start."""
     path = tmp_path / "file.db"
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(run=run), str(path)],
@@ -137,4 +145,4 @@ def test_program_finishes_what_it_began(tmp_path: Path, run: str) -> None:
     )
 
     assert (0, "") == (done.returncode, done.stderr)
-    assert ["begun"] == on_disk(path)
+    assert expected == on_disk(path)
