@@ -102,24 +102,24 @@ async def test_write_needs_two_statements(journal: PostgresJournal, monkeypatch:
     assert (Step.SEND, True) == (begun.step, settled)
 
 
-async def test_grouped_statements_use_the_servers_time(postgres_dsn: str) -> None:
+async def test_moments_are_of_the_servers_time(postgres_dsn: str) -> None:
     """Without a `clock`, an intent's moments are the server's, and `begin` returns what is stored."""
-    async with PostgresJournal(postgres_dsn) as journal:
+    async with PostgresJournal(postgres_dsn) as journal, await psycopg.AsyncConnection.connect(postgres_dsn) as other:
         await journal.bind(MERCHANT, SERVICE)
-        begun = await journal.begin(evolve(draft(), idempotency_key="k"), LEASE, service=SERVICE)
-        stored = await journal.get(begun.intent.id)
-        with psycopg.connect(postgres_dsn) as other:
-            (row,) = other.execute("SELECT clock_timestamp()").fetchall()
-        await journal.settle(begun.intent, "unknown")
-        settled = await journal.get(begun.intent.id)
+        moments: list[Any] = []
+        begun = (await journal.begin(evolve(draft(), idempotency_key="k"), LEASE, service=SERVICE)).intent
+        stored = await journal.get(begun.id)
+        moments += await (await other.execute("SELECT clock_timestamp()")).fetchall()
+        await journal.settle(begun, "unknown")
+        settled = await journal.get(begun.id)
 
-    assert begun.intent == stored
-    assert stored is not None
-    assert settled is not None
-    assert stored.created < row[0] < settled.updated
-    assert timedelta(seconds=LEASE) == (stored.lease or stored.created) - stored.created
-    assert stored.created == stored.key_sent
+    assert begun == stored
+    assert settled
+    assert begun.created < moments[0][0] < settled.updated
+    assert begun.created == begun.key_sent
     assert settled.updated == settled.due == settled.sent_at
+    assert begun.lease == begun.created + timedelta(seconds=LEASE)
+    assert "UTC" == begun.created.tzname()
 
 
 async def test_locked_key_holds_no_other_write_up(journal: PostgresJournal, postgres_dsn: str) -> None:
@@ -139,16 +139,6 @@ async def test_locked_key_holds_no_other_write_up(journal: PostgresJournal, post
     assert ["R1", "R2", "R3", "R4"] == sorted(map(str, await references(journal)))
 
 
-async def test_claimed_at_once_is_one_workers(postgres_dsn: str, clock: Clock) -> None:
-    """If several workers claim an intent together, only one of them sends it."""
-    async with several(postgres_dsn, clock) as journals:
-        intent_id = await journals[0].add(refund(), merchant=MERCHANT)
-        begun = await asyncio.gather(*(each.claim(intent_id, LEASE) for each in journals * AT_ONCE))
-
-    steps = [each.step for each in begun]
-    assert (1, 4 * AT_ONCE - 1) == (steps.count(Step.SEND), steps.count(Step.WAIT))
-
-
 async def test_asking_does_not_wait_for_who_is_at_it(journal: PostgresJournal, postgres_dsn: str) -> None:
     """`ask` skips rows that another transaction has locked."""
     for number in ("R1", "R2"):
@@ -159,18 +149,6 @@ async def test_asking_does_not_wait_for_who_is_at_it(journal: PostgresJournal, p
         asked = await journal.ask(10, LEASE)
 
     assert ["R2"] == [each.reference for each in asked]
-
-
-async def test_lease_is_the_servers_time(postgres_dsn: str) -> None:
-    """Without a `clock`, a lease counts from the PostgreSQL server's time."""
-    async with PostgresJournal(postgres_dsn) as journal:
-        begun = await journal.begin(draft(), LEASE)
-        with psycopg.connect(postgres_dsn) as other:
-            (row,) = other.execute("SELECT lease - clock_timestamp() FROM payasync_intents").fetchall()
-
-    assert timedelta(0) < row[0] <= timedelta(seconds=LEASE)
-    assert begun.intent.lease is not None
-    assert "UTC" == begun.intent.lease.tzname()
 
 
 @pytest.mark.parametrize("autocommit", [False, True])
@@ -191,18 +169,6 @@ async def test_added_within_the_callers_transaction(
     found = await journal.list()
     assert (kept, []) == (again, unseen if autocommit else [])
     assert [(kept, "R1", "new")] == [(each.id, each.reference, each.state) for each in found]
-
-
-async def test_nothing_is_committed_for_the_caller(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """`add` with a connection does not end the caller's transaction. The caller commits it or rolls it back."""
-    connection = await psycopg.AsyncConnection.connect(postgres_dsn)
-    await journal.add(refund("R1"), merchant=MERCHANT, connection=connection)
-    await connection.rollback()
-    await journal.add(refund("R2"), merchant=MERCHANT, connection=connection)
-    await connection.commit()
-    await connection.close()
-
-    assert ["R2"] == await references(journal)
 
 
 async def test_conflict_leaves_the_transaction_usable(journal: PostgresJournal, postgres_dsn: str) -> None:

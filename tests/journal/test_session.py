@@ -10,6 +10,7 @@ import pytest
 from attrs import evolve
 
 from payasync import (
+    AuthenticationError,
     ConfigurationError,
     Credentials,
     IntentConflictError,
@@ -118,17 +119,6 @@ async def test_payment_with_an_intent_is_had_once(sandbox: Sandbox, pay: Session
     assert 1 == sandbox.ledger.payments()
 
 
-async def test_lost_answer_is_asked_about_within_the_call(sandbox: Sandbox, journal: SqliteJournal) -> None:
-    """If a response is lost, the call queries the write, returns the result and stores it in the journal."""
-    sandbox.faults.reset_after_commit("refunds.create")
-    async with sandbox.session(journal=journal, retry=QUICK) as pay:
-        found = await pay.refunds.create(**REFUND)
-        again = await pay.refunds.create(**REFUND)
-
-    assert (True, True, 0) == (found.recovered, again.recovered, again.attempts)
-    assert (1, "accepted") == (sandbox.ledger.refunds(), (await only(journal)).state)
-
-
 async def test_lost_answer_that_stays_lost_is_unknown(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
     """If the queries fail, too, the write stays unknown, and a repeated call sends nothing."""
     sandbox.faults.reset_after_commit("refunds.create")
@@ -179,25 +169,6 @@ async def test_given_up_before_it_left_is_rejected(sandbox: Sandbox, journal: Sq
     assert 0 == sandbox.ledger.payments()
 
 
-async def test_given_up_after_a_later_attempt_left_is_in_doubt(sandbox: Sandbox, journal: SqliteJournal) -> None:
-    """If the second attempt was sent, a cancelled call stays *sending*, even if the first attempt never left."""
-    ready = asyncio.Event()
-
-    async def at_second(call: Call, send: Send) -> Reply:
-        if call.attempt == 1:
-            raise NotSentError("no")
-        reply = await send(call)
-        ready.set()
-        await asyncio.Event().wait()
-        return reply
-
-    async with sandbox.session(journal=journal, middleware=[at_second], retry=QUICK) as pay:
-        await given_up(pay.payments.create(amount=100, currency="USD"), ready)
-
-    assert "sending" == (await only(journal)).state
-    assert 1 == sandbox.ledger.payments()
-
-
 @pytest.mark.parametrize("algorithm", ["hmac-sha256", "ed25519"])
 async def test_what_cannot_be_signed_is_not_kept(sandbox: Sandbox, journal: SqliteJournal, algorithm: Any) -> None:
     """If a request cannot be signed, the call raises `InvalidArgumentError`, and the journal stores nothing."""
@@ -212,33 +183,31 @@ async def test_what_cannot_be_signed_is_not_kept(sandbox: Sandbox, journal: Sqli
 
 
 @pytest.mark.parametrize(
-    ("changes", "key", "field"),
+    ("changes", "given", "field"),
     [
-        ({"signature": None}, "signing key of M1", "signature"),
-        ({"signature": SortedPairs()}, "signing key of M1", "signature.algorithm"),
-        ({}, None, "credentials.signing_key"),
+        ({"signature": None}, {}, "signature"),
+        ({"signature": SortedPairs()}, {}, "signature.algorithm"),
+        ({}, {"signing_key": None}, "credentials.signing_key"),
     ],
 )
 async def test_what_is_not_configured_is_not_kept(
-    sandbox: Sandbox, journal: SqliteJournal, changes: Any, key: str | None, field: str
+    sandbox: Sandbox, journal: SqliteJournal, changes: Any, given: Any, field: str
 ) -> None:
-    """If the profile or the credentials lack a setting, the call raises an error, and the journal stores nothing."""
+    """If the profile or the credentials lack a setting, the call raises an error, and the journal stores nothing.
+
+    A write that is not signed needs no signing key.
+    """
     profile = evolve(sandbox.profile, name="p", answer=evolve(sandbox.profile.answer, signature=""), **changes)
-    keys = Credentials("M1", secret_key="s", signing_key=key)
+    keys = Credentials("M1", secret_key="s", **{"signing_key": "signing key of M1", **given})
     async with Session(sandbox.url, credentials=keys, profile=profile, journal=journal) as pay:
         with pytest.raises(ConfigurationError) as caught:
             await pay.refunds.create(**REFUND)
+        stored = await journal.list()
+        with pytest.raises(AuthenticationError):
+            await pay.payments.create(amount=1, currency="USD")
 
-    assert (field, "refunds.create", []) == (caught.value.field, caught.value.operation, await journal.list())
-
-
-async def test_unsigned_writes_need_no_key(sandbox: Sandbox, journal: SqliteJournal) -> None:
-    """A session with a journal needs no signing key for an endpoint that is not signed."""
-    keys = Credentials(sandbox.credentials.merchant_id, secret_key=sandbox.credentials.secret_key)
-    async with Session(sandbox.url, credentials=keys, profile=sandbox.profile, journal=journal) as pay:
-        await pay.payments.create(amount=1, currency="USD")
-
-    assert 1 == len(await journal.list())
+    assert (field, "refunds.create", []) == (caught.value.field, caught.value.operation, stored)
+    assert ["payments.create"] == [each.operation for each in await journal.list()]
 
 
 STRICT: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex", allow_delimiters=())
@@ -339,23 +308,15 @@ async def test_shielded_refund_is_kept(sandbox: Sandbox, journal: SqliteJournal)
     assert "accepted" == (await only(journal)).state
 
 
-async def test_queued_request_is_executed_once(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """If a worker executes an intent twice, it is sent once, and both calls return a `RefundResponse`."""
+async def test_workers_send_a_queued_request_once(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+    """If workers execute an intent together, it is sent once. A later one gets the response, a `RefundResponse`."""
     intent_id = await journal.add(refund(extra={"deviceNo": "7"}), merchant=pay.merchant_id)
-    answers = [await pay.execute(intent_id) for _ in range(2)]
-
-    assert [1, 0] == [answer.attempts for answer in answers]
-    assert ["RefundResponse"] * 2 == [type(answer).__name__ for answer in answers]
-    assert (1, "accepted") == (sandbox.ledger.refunds(), (await only(journal)).state)
-
-
-async def test_workers_at_once_send_once(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """If 20 workers execute an intent together, it is sent once."""
-    intent_id = await journal.add(refund(), merchant=pay.merchant_id)
     ends = await asyncio.gather(*(pay.execute(intent_id) for _ in range(20)), return_exceptions=True)
+    again = await pay.execute(intent_id)
 
-    assert 1 == sent(sandbox)
     assert {"RefundResponse", "OutcomeUnknownError"} >= {type(end).__name__ for end in ends}
+    assert (1, "RefundResponse", 0) == (sent(sandbox), type(again).__name__, again.attempts)
+    assert "accepted" == (await only(journal)).state
 
 
 async def test_executing_needs_a_journal(sandbox: Sandbox) -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager, closing, nullcontext
+from contextlib import aclosing, asynccontextmanager, closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -25,28 +25,13 @@ from payasync.journal.sqlite_journal import ROWS, SCHEMA, SqliteJournal, shared_
 from payasync.sandbox import Sandbox
 from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
-from tests.foreign.recorder import Recorder, answer
-from tests.journal.building import LEASE, MERCHANT, SERVICE, Clock, content, draft, empty, move_away, refund
-from tests.matrix.cells import session
-from tests.sessions import OK_BODY
+from tests.journal.building import LEASE, MERCHANT, SERVICE, Clock, content, draft, move_away, refund
 
 
 async def references(path: Path) -> list[str | None]:
     """Return the references of the intents in a journal's file."""
     async with SqliteJournal(path) as journal:
         return [each.reference for each in await journal.list()]
-
-
-async def test_emptied_journal_sends_nothing(path: Path) -> None:
-    """If an existing journal file has 0 bytes, calls raise `ConfigurationError` and send nothing."""
-    with Recorder(otherwise=answer(200, OK_BODY)) as service:
-        for end in (nullcontext(), pytest.raises(ConfigurationError, match="it is empty, so it is damaged")):
-            async with SqliteJournal(path) as journal, session(service, journal=journal) as pay:
-                with end:
-                    await pay.send(refund())
-            empty(path)
-
-    assert "/payment/refund" == service.only.path
 
 
 @pytest.mark.parametrize(
@@ -72,8 +57,14 @@ async def all_together(path: Path) -> AsyncGenerator[None]:
         await asyncio.sleep(0)
 
 
-async def test_writes_begun_together_keep_their_own_ids(path: Path, journal: SqliteJournal) -> None:
-    """Of many writes that begin together, each has the id of its own intent, and a repeated number begins once."""
+async def test_writes_begun_together_keep_their_own_ids(path: Path, journal: SqliteJournal, clock: Clock) -> None:
+    """Of many writes that begin together, each has the id of its own intent, which no other write ever had.
+
+    A repeated number begins once.
+    """
+    pruned = (await journal.begin(draft(), LEASE)).intent
+    await journal.settle(pruned, "rejected")
+    await journal.prune(clock.advance(1))
     await journal.begin(draft(refund("R5")), LEASE)
     # Those without a repeated number share their statements: of each kind, there are more of them.
     numbers = [f"R{number}" for number in range(200)] + ["R3", "R7", "R7"]
@@ -87,19 +78,7 @@ async def test_writes_begun_together_keep_their_own_ids(path: Path, journal: Sql
     assert {"R5"} == {*numbers} - sent.keys()
     assert 4 == len([each for each in results if each.step is Step.WAIT])
     assert {number: intent for number, intent in stored.items() if number != "R5"} == sent
-
-
-async def test_ids_of_pruned_writes_are_not_given_again(path: Path, journal: SqliteJournal, clock: Clock) -> None:
-    """Writes that begin together have ids that no other write ever had."""
-    pruned = (await journal.begin(draft(), LEASE)).intent
-    await journal.settle(pruned, "rejected")
-    await journal.prune(clock.advance(1))
-    async with all_together(path):
-        waiting = asyncio.ensure_future(journal.list())
-        begun = [asyncio.ensure_future(journal.begin(draft(refund(each)), LEASE)) for each in ("R1", "R2")]
-    await asyncio.gather(waiting, *begun)
-
-    assert [pruned.id + 1, pruned.id + 2] == [each.result().intent.id for each in begun]
+    assert pruned.id < min(each.id for each in stored.values())
 
 
 def commits(path: Path) -> int:
@@ -184,28 +163,17 @@ async def test_writes_settled_together_end_their_own_claims(path: Path, journal:
 
 
 async def test_write_that_has_ended_can_begin_again_at_once(path: Path, journal: SqliteJournal) -> None:
-    """If a write is settled as rejected, and its number begins again without a pause, it is sent again."""
-    first = (await journal.begin(draft(), LEASE)).intent
+    """If writes are settled, and one is read and begun again without a pause, it has its new state, and is sent."""
+    first, second = [(await journal.begin(draft(refund(each)), LEASE)).intent for each in ("R1", "R2")]
     async with all_together(path):
         waiting = asyncio.ensure_future(journal.list())
-        settled = asyncio.ensure_future(journal.settle(first, "rejected"))
+        settled = [asyncio.ensure_future(journal.settle(each, "rejected")) for each in (first, second)]
+        read = asyncio.ensure_future(journal.get(second.id))
         again = asyncio.ensure_future(journal.begin(draft(), LEASE))
-    await asyncio.gather(waiting, settled, again)
+    await asyncio.gather(waiting, *settled)
+    begun, found = await again, await read
 
-    assert (Step.SEND, first.id, 2) == (again.result().step, again.result().intent.id, again.result().intent.attempts)
-
-
-async def test_what_is_asked_after_a_write_has_ended_sees_its_end(path: Path, journal: SqliteJournal) -> None:
-    """If writes are settled, and one of them is read without a pause, it has its new state."""
-    begun = [(await journal.begin(draft(refund(each)), LEASE)).intent for each in ("R1", "R2")]
-    async with all_together(path):
-        waiting = asyncio.ensure_future(journal.list())
-        settled = [asyncio.ensure_future(journal.settle(each, "rejected")) for each in begun]
-        read = asyncio.ensure_future(journal.get(begun[0].id))
-    await asyncio.gather(*settled)
-    found = await read
-    await waiting
-
+    assert (Step.SEND, first.id, 2) == (begun.step, begun.intent.id, begun.intent.attempts)
     assert found
     assert "rejected" == found.state
 
@@ -333,7 +301,7 @@ async def idle_turn(path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -
         clock.advance(seconds)
 
     connecting = sqlite3.connect
-    async with Sandbox() as sandbox, SqliteJournal(path, clock=clock) as journal, sandbox.session() as pay:
+    async with Sandbox() as sandbox, SqliteJournal(path) as journal, sandbox.session() as pay:
         reconciler = Reconciler(pay, journal, pace=Pace(clock=clock, sleep=sleep))
         with monkeypatch.context() as patched:
             patched.setattr(sqlite3, "connect", connect)
@@ -361,30 +329,24 @@ async def test_idle_turn_reads_only_its_merchant(
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
-async def test_added_with_the_callers_own_transaction(path: Path, journal: SqliteJournal, end: str) -> None:
+@pytest.mark.parametrize("library", ["sqlite3", "aiosqlite"])
+async def test_added_with_the_callers_own_transaction(
+    path: Path, journal: SqliteJournal, end: str, library: str
+) -> None:
     """`add` with a connection commits or rolls back together with the caller's transaction."""
     await journal.list()
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("CREATE TABLE orders (number TEXT)")
-        db.execute("INSERT INTO orders VALUES ('T1')")
-        intent_id = await journal.add(refund(), merchant=MERCHANT, connection=db)
-        getattr(db, end)()
-        orders = db.execute("SELECT count(*) FROM orders").fetchone()[0]
-    after = await journal.get(intent_id)
+    if library == "sqlite3":
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("CREATE TABLE orders (number TEXT)")
+            intent_id = await journal.add(refund(), merchant=MERCHANT, connection=db)
+            getattr(db, end)()
+    else:
+        async with aiosqlite.connect(path) as waiting:
+            waiting.row_factory = aiosqlite.Row
+            intent_id = await journal.add(refund(), merchant=MERCHANT, connection=waiting)
+            await getattr(waiting, end)()
 
-    assert (1, "new") == (orders, after.state) if end == "commit" and after else (0, None) == (orders, after)
-
-
-@pytest.mark.parametrize("end", ["commit", "rollback"])
-async def test_added_with_a_connection_of_aiosqlite(path: Path, journal: SqliteJournal, end: str) -> None:
-    """`add` with an aiosqlite connection commits or rolls back together with the caller's transaction."""
-    await journal.list()
-    async with aiosqlite.connect(path) as db:
-        db.row_factory = aiosqlite.Row
-        intent_id = await journal.add(refund(), merchant=MERCHANT, connection=db)
-        await getattr(db, end)()
-
-    assert ([intent_id] if end == "commit" else []) == [each.id for each in await journal.list()]
+    assert ([(intent_id, "new")] if end == "commit" else []) == [(each.id, each.state) for each in await journal.list()]
 
 
 AUTOCOMMIT: Final = [{"isolation_level": None}, *([{"autocommit": True}] if sys.version_info >= (3, 12) else [])]
@@ -423,21 +385,16 @@ async def test_transaction_that_the_caller_begins_is_one(
     assert ([intent_id] if end == "COMMIT" else []) == [each.id for each in await journal.list()]
 
 
-async def test_connection_must_be_to_the_journal(path: Path, journal: SqliteJournal, tmp_path: Path) -> None:
-    """If the connection is to another file, `add` raises `ConfigurationError`."""
-    for name in (":memory:", str(tmp_path / "other.db")):
-        with closing(sqlite3.connect(name)) as db:
-            with pytest.raises(ConfigurationError, match=f"to the journal's own file, '{path}', not ") as caught:
-                await journal.add(refund(), merchant=MERCHANT, connection=db)
+async def test_connection_must_be_to_the_journal(path: Path, journal: SqliteJournal) -> None:
+    """If the connection is to another file, or none of sqlite3 or aiosqlite, `add` raises `ConfigurationError`."""
+    with closing(sqlite3.connect(":memory:")) as db, closing(sqlite3.connect(path.with_name("other.db"))) as other:
+        wrong: list[Any] = [db, other, object(), "pay.db", 7]
+        rule = f"connection must be one of sqlite3 or aiosqlite to the journal's own file, '{path}', not "
+        for connection in wrong:
+            with pytest.raises(ConfigurationError, match=f"^{rule}") as caught:
+                await journal.add(refund(), merchant=MERCHANT, connection=connection)
 
             assert "connection" == caught.value.field
-
-
-@pytest.mark.parametrize("wrong", [object(), "pay.db", 7])
-async def test_connection_must_be_one(journal: SqliteJournal, wrong: Any) -> None:
-    """If the connection is not one of sqlite3 or aiosqlite, `add` raises `ConfigurationError`."""
-    with pytest.raises(ConfigurationError, match="connection must be one of sqlite3 or aiosqlite"):
-        await journal.add(refund(), merchant=MERCHANT, connection=wrong)
 
 
 async def test_connection_that_is_locked_keeps_nothing(path: Path, journal: SqliteJournal) -> None:
@@ -449,10 +406,11 @@ async def test_connection_that_is_locked_keeps_nothing(path: Path, journal: Sqli
             await journal.add(refund(), merchant=MERCHANT, connection=db)
 
 
-@pytest.mark.parametrize("path", ["", ":memory:", "a\0b", b"pay.db", None, 7])
-def test_path_is_checked(path: Any) -> None:
+def test_path_is_checked() -> None:
     """If the path is empty, invalid or `:memory:`, the journal's constructor raises `ConfigurationError`."""
-    with pytest.raises(ConfigurationError, match="path must be that of the journal's file") as caught:
-        SqliteJournal(path)
+    wrong: list[Any] = ["", ":memory:", "a\0b", b"pay.db", None, 7]
+    for path in wrong:
+        with pytest.raises(ConfigurationError, match="path must be that of the journal's file") as caught:
+            SqliteJournal(path)
 
-    assert "path" == caught.value.field
+        assert "path" == caught.value.field
