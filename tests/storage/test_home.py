@@ -5,7 +5,6 @@ import hashlib
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Final
 
 import psycopg
@@ -113,45 +112,55 @@ async def test_callers_transaction_keeps_its_settings(postgres_dsn: str) -> None
     assert [("shop",), ("German, DMY",), ("Asia/Kathmandu",), ("0",)] == settings
 
 
+class Handled:
+    """A handler that was called, in transactions of a database.
+
+    Args:
+        dsn: The database.
+        settings: Of each connection.
+        first: What each transaction executes first.
+    """
+
+    def __init__(self, dsn: str, first: str = "SELECT 1", **settings: Any) -> None:
+        self.calls = 0
+        self.transaction = HandlerTransaction(self._begin)
+        self._dsn, self._settings, self._first = dsn, settings, first
+
+    @asynccontextmanager
+    async def _begin(self) -> AsyncGenerator[Any]:
+        async with await psycopg.AsyncConnection.connect(self._dsn, **self._settings) as connection:
+            await connection.execute(self._first.encode())
+            yield connection
+
+    async def _handle(self, connection: Any) -> None:
+        await connection.execute("SELECT 1")
+        self.calls += 1
+
+    async def deliver(self) -> bool:
+        """Deliver an event, and return whether it was handled now."""
+        return await self.transaction.run_once("ab", datetime.now(UTC), self._handle)
+
+
 @pytest.mark.parametrize(
     "left", ["SET search_path = other", "CREATE TEMP TABLE payasync_handled (event text, at text)"]
 )
 async def test_marks_of_handlers_stay_in_their_home(pooled_dsn: str, postgres_dsn: str, left: str) -> None:
     """Behind a pooler, a handler's mark is found again, whatever another program leaves, so it is handled once."""
     leave(pooled_dsn, "CREATE SCHEMA other")
-    handled: list[Any] = []
-
-    @asynccontextmanager
-    async def begin() -> AsyncGenerator[Any]:
-        async with await psycopg.AsyncConnection.connect(pooled_dsn, prepare_threshold=None) as connection:
-            yield connection
-
-    async def handle(connection: Any) -> None:
-        handled.append(connection)
-
+    handled = Handled(pooled_dsn, prepare_threshold=None)
     for each in ("SET search_path = public", left):
         leave(pooled_dsn, each)
-        await HandlerTransaction(begin).run_once("ab", datetime.now(UTC), handle)
+        await handled.deliver()
 
-    assert (1, ["public"]) == (len(handled), homes(postgres_dsn, "payasync_handled"))
+    assert (1, ["public"]) == (handled.calls, homes(postgres_dsn, "payasync_handled"))
 
 
 @pytest.mark.parametrize("rows", [dict_row, tuple_row, scalar_row, namedtuple_row, kwargs_row(lambda **row: row)])
 async def test_marks_are_found_by_rows_of_any_kind(postgres_dsn: str, rows: Any) -> None:
     """A handler's transaction works, whatever its connection makes of rows."""
-    begun = partial(psycopg.AsyncConnection.connect, postgres_dsn, row_factory=rows)
+    handled = Handled(postgres_dsn, row_factory=rows)
 
-    @asynccontextmanager
-    async def begin() -> AsyncGenerator[Any]:
-        async with await begun() as connection:
-            yield connection
-
-    async def handle(connection: Any) -> None:
-        await connection.execute("SELECT 1")
-
-    done = [await HandlerTransaction(begin).run_once("ab", datetime.now(UTC), handle) for _ in range(2)]
-
-    assert [True, False] == done
+    assert [True, False] == [await handled.deliver() for _ in range(2)]
 
 
 async def test_name_of_a_schema_is_any_text(postgres_dsn: str) -> None:
@@ -171,18 +180,9 @@ async def test_marks_are_where_the_caller_says(postgres_dsn: str) -> None:
     fetch(postgres_dsn, "CREATE TABLE other.payasync_handled (event text PRIMARY KEY, at text)")
     role = f"shop_{conninfo_to_dict(postgres_dsn)['dbname']}"
     fetch(postgres_dsn, f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role} LOGIN; GRANT ALL ON SCHEMA shop TO {role}")
-
-    @asynccontextmanager
-    async def begin() -> AsyncGenerator[Any]:
-        async with await psycopg.AsyncConnection.connect(postgres_dsn, user=role) as connection:
-            await connection.execute("SET LOCAL search_path = shop")
-            yield connection
-
-    async def handle(connection: Any) -> None:
-        await connection.execute("SELECT 1")
-
+    handled = Handled(postgres_dsn, "SET LOCAL search_path = shop", user=role)
     try:
-        done = [await HandlerTransaction(begin).run_once("ab", datetime.now(UTC), handle) for _ in range(2)]
+        done = [await handled.deliver() for _ in range(2)]
         made = homes(postgres_dsn, "payasync_handled")
     finally:
         fetch(postgres_dsn, f"DROP OWNED BY {role}; DROP ROLE {role}")
@@ -210,16 +210,12 @@ def share_database(dsn: str, path: str, stranger: str) -> tuple[str, str]:
     return own, others
 
 
-left_role: Final = pytest.mark.parametrize("left", ["SET ROLE {role}", "SET SESSION AUTHORIZATION {role}"])
-shared_path: Final = pytest.mark.parametrize("path", ["pay, old", OF_THE_ROLE])
-
-
-@left_role
-@shared_path
-async def test_role_that_another_program_left_moves_no_journal(
+@pytest.mark.parametrize("left", ["SET ROLE {role}", "SET SESSION AUTHORIZATION {role}"])
+@pytest.mark.parametrize("path", ["pay, old", OF_THE_ROLE])
+async def test_role_that_another_program_left_moves_nothing(
     pooled_dsn: str, postgres_dsn: str, stranger: str, path: str, left: str
 ) -> None:
-    """If a role that may not use the journal's schema is left, the journal fails, and does not use another schema."""
+    """If a role that may not use the journal's schema is left, the journal and handlers fail, and use no other one."""
     own, others = share_database(postgres_dsn, path, stranger)
     for schema in (own, others):
         async with PostgresJournal(postgres_dsn, schema=schema) as journal:
@@ -229,30 +225,13 @@ async def test_role_that_another_program_left_moves_no_journal(
     async with PostgresJournal(pooled_dsn) as journal:
         with pytest.raises((StorageError, ConfigurationError), match=f"permission denied for schema {own}"):
             await journal.add(refund(), merchant=MERCHANT)
+    leave(pooled_dsn, left.format(role=stranger))
+    with pytest.raises(ConfigurationError, match="it may not store its marks"):
+        await Handled(pooled_dsn, prepare_threshold=None).transaction.check()
     async with PostgresJournal(postgres_dsn, schema=others) as journal:
         stored = await journal.list()
 
-    assert [] == stored
-
-
-@left_role
-@shared_path
-async def test_role_that_another_program_left_moves_no_marks(
-    pooled_dsn: str, postgres_dsn: str, stranger: str, path: str, left: str
-) -> None:
-    """If a role that may not use the schema of a handler's marks is left, no marks are made in another schema."""
-    share_database(postgres_dsn, path, stranger)
-    leave(pooled_dsn, left.format(role=stranger))
-
-    @asynccontextmanager
-    async def begin() -> AsyncGenerator[Any]:
-        async with await psycopg.AsyncConnection.connect(pooled_dsn, prepare_threshold=None) as connection:
-            yield connection
-
-    with pytest.raises(ConfigurationError, match="it may not store its marks"):
-        await HandlerTransaction(begin).check()
-
-    assert [] == homes(postgres_dsn, "payasync_handled")
+    assert ([], []) == (stored, homes(postgres_dsn, "payasync_handled"))
 
 
 async def test_tables_that_vanish_are_not_made_again(postgres_dsn: str) -> None:
@@ -308,36 +287,32 @@ async def test_role_has_a_path_of_its_own(postgres_dsn: str) -> None:
     assert ["a"] == homes(postgres_dsn)
 
 
-@pytest.mark.parametrize("schema", ["", 5, "a\0b"])
-def test_schema_must_be_a_name(postgres_dsn: str, schema: Any) -> None:
-    """A `schema` that is no name is refused before anything is opened."""
-    with pytest.raises(ConfigurationError, match="schema must be the name of a schema"):
-        PostgresJournal(postgres_dsn, schema=schema)
-
-
-async def test_missing_schema_is_named(postgres_dsn: str) -> None:
-    """A schema that does not exist is never made, because a mistyped name would be an empty journal."""
+async def test_schema_must_be_a_name(postgres_dsn: str) -> None:
+    """A `schema` that is no name is refused, and a missing one is never made: a mistyped name would be empty."""
+    wrong: list[Any] = ["", 5, "a\0b"]
+    for schema in wrong:
+        with pytest.raises(ConfigurationError, match="schema must be the name of a schema"):
+            PostgresJournal(postgres_dsn, schema=schema)
     async with PostgresJournal(postgres_dsn, schema="misspelt") as journal:
         with pytest.raises(StorageError, match="the role has no schema 'misspelt': run CREATE SCHEMA"):
             await journal.next_due()
 
 
-PATHS: Final[dict[str, tuple[str, list[str]]]] = {
-    "": ("", ["me", "public"]),
-    "-c search_path=a": ("", ["a"]),
-    "-csearch_path=a,b": ("", ["a", "b"]),
-    "--search-path=a": ("", ["a"]),
-    "-c work_mem=1MB -c SEARCH_PATH=a\\ ,\\ b -c geqo=off": ("", ["a", "b"]),
-    "-c search_path=a -c search_path=b": ("", ["b"]),
-    '-c search_path="A""b",C': ("", ['A"b', "c"]),
-    "-c default_text_search_config=a": ("", ["me", "public"]),
+PATHS: Final[dict[str, list[str]]] = {
+    "": ["me", "public"],
+    "-c search_path=a": ["a"],
+    "-csearch_path=a,b": ["a", "b"],
+    "--search-path=a": ["a"],
+    "-c work_mem=1MB -c SEARCH_PATH=a\\ ,\\ b -c geqo=off": ["a", "b"],
+    "-c search_path=a -c search_path=b": ["b"],
+    '-c search_path="A""b",C': ['A"b', "c"],
+    "-c default_text_search_config=a": ["me", "public"],
 }
 
 
-@pytest.mark.parametrize("options", PATHS)
-def test_path_is_read_as_postgres_reads_it(options: str) -> None:
+def test_path_is_read_as_postgres_reads_it() -> None:
     """The options of a DSN replace the role's path; names are read as PostgreSQL reads them."""
-    assert PATHS[options][1] == configured_path('"$user", public', options, "me")
+    assert PATHS == {options: configured_path('"$user", public', options, "me") for options in PATHS}
 
 
 CHOICES: Final[list[tuple[str | None, list[str], list[str], str]]] = [

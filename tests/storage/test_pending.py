@@ -43,50 +43,35 @@ async def awaited(pending: "asyncio.Future[Any]") -> object:
     return (await asyncio.gather(pending, return_exceptions=True))[0]
 
 
-@pytest.mark.parametrize("result", ["stored", ValueError("not stored")])
-@pytest.mark.parametrize("seconds", [1, 60])
-async def test_waiter_without_time_leaves(
+RESULTS: Final = pytest.mark.parametrize("result", ["stored", ValueError("not stored")])
+
+
+@RESULTS
+@pytest.mark.parametrize("seconds", [1, 60, 0])
+async def test_waiter_that_leaves(
     deadlines: Deadlines, clock: StandingTime, seconds: int, result: str | ValueError
 ) -> None:
-    """If the time is over, also because the loop was blocked, the waiter gets nothing, and the result comes later."""
+    """If the time is over, also because the loop was blocked, or the waiter is cancelled, the result comes later."""
     pending = PendingResult(asyncio.get_running_loop())
     waiting = asyncio.ensure_future(awaited(pending.within(deadlines, clock.now + 1)))
     await turns(LONG)
     early = waiting.done()
     clock.now += seconds
+    if not seconds:
+        waiting.cancel()
     await turns(LONG)
-    ended = waiting.result()
+    ended = None if waiting.cancelled() else waiting.result()
     final = pending.final()
-    before = final.done()
+    before, abandoned = final.done(), pending.abandoned
     pending.deliver(result)
 
-    assert (False, None, False) == (early, ended, before)
+    assert (False, None, False, bool(seconds)) == (early, ended, before, not waiting.cancelled())
+    assert seconds or not abandoned
     assert result is await awaited(final)
     assert not deadlines.running
 
 
-@pytest.mark.parametrize("result", ["stored", ValueError("not stored")])
-async def test_waiter_that_is_cancelled_leaves(
-    deadlines: Deadlines, clock: StandingTime, result: str | ValueError
-) -> None:
-    """If the waiter is cancelled, the work continues, and the result comes later."""
-    pending = PendingResult(asyncio.get_running_loop())
-
-    async def wait() -> None:
-        await pending.within(deadlines, clock.now + 1)
-
-    waiting = asyncio.ensure_future(wait())
-    await turns(1)
-    waiting.cancel()
-    await asyncio.wait([waiting])
-    abandoned, watched = pending.abandoned, pending in deadlines.running
-    pending.deliver(result)
-
-    assert (True, False, False) == (waiting.cancelled(), abandoned, watched)
-    assert result is await awaited(pending.final())
-
-
-@pytest.mark.parametrize("result", ["stored", ValueError("not stored")])
+@RESULTS
 async def test_result_in_time(deadlines: Deadlines, clock: StandingTime, result: str | ValueError) -> None:
     """A waiter who has time gets the result or the error, and later there is no other one."""
     pending = PendingResult(asyncio.get_running_loop())
