@@ -16,7 +16,7 @@ from payasync.clocks import Pace
 from payasync.journal import Journal, Outcome, Reconciler, Report, SqliteJournal
 from payasync.journal.intents import Step
 from payasync.sandbox import Sandbox
-from tests.journal.building import LEASE, MERCHANT, Clock, draft, only, refund
+from tests.journal.building import LEASE, Clock, draft, only, refund
 
 Damage = Callable[..., None]
 
@@ -126,12 +126,15 @@ async def test_damaged_row_is_one_error(
 
 
 @both_stores
-async def test_repeated_write_whose_row_is_damaged_sends_nothing(
+async def test_damaged_write_is_not_sent_or_ended(
     sandbox: Sandbox, pay: Session, journal: Journal, damage: Damage
 ) -> None:
-    """A call or `add` that repeats a write whose row is damaged raises `OutcomeUnknownError`, and changes nothing."""
+    """Whoever repeats, adds, claims or reports a write whose row is damaged sends nothing, and changes nothing."""
     request = refund(extra={"currency": "CAD"})
     number = await journal.add(request, merchant=pay.merchant_id)
+    begun = await journal.claim(number, LEASE)
+    await journal.settle(begun.intent, "unknown")
+    (held,) = await journal.ask(1, LEASE)
     damage(request="[]")
     before = await only(journal)
     for again in (pay.send(request), journal.add(request, merchant=pay.merchant_id)):
@@ -140,8 +143,11 @@ async def test_repeated_write_whose_row_is_damaged_sends_nothing(
         ) as caught:
             await again
         assert number == caught.value.intent_id
+    steps = [(await journal.claim(number, LEASE, fence=fence)).step for fence in (held.fence, None)]
+    data = {"outTradeNo": "T1", "outRefundNo": "R1", "refundAmt": 450}
+    ended = await journal.told("refunds.create", "R1", "succeeded", data, merchant=pay.merchant_id)
 
-    assert [] == sandbox.ledger.calls("refunds.create")
+    assert ([Step.ASK] * 2, [], []) == (steps, ended, sandbox.ledger.calls("refunds.create"))
     assert before == await only(journal)
 
 
@@ -214,31 +220,6 @@ async def test_reconciler_leaves_a_damaged_row_to_a_person(
     assert [Report(manual=1, resolved=1), Report()] == reports
     assert ["manual", "succeeded"] == [each.state for each in await journal.list()]
     assert [1] == [each.id for each in await reconciler.manual()]
-
-
-@both_stores
-async def test_report_about_a_damaged_row_changes_nothing(journal: Journal, damage: Damage) -> None:
-    """A notification ends no write whose row is damaged, because its amount cannot be compared."""
-    begun = await journal.begin(draft(), LEASE)
-    await journal.settle(begun.intent, "unknown")
-    damage(request="[]")
-    data = {"outTradeNo": "T1", "outRefundNo": "R1", "refundAmt": 450}
-
-    assert [] == await journal.told("refunds.create", "R1", "succeeded", data, merchant=MERCHANT)
-    assert "unknown" == (await only(journal)).state
-
-
-@both_stores
-async def test_claim_of_a_damaged_row_sends_nothing(journal: Journal, damage: Damage) -> None:
-    """Neither a worker nor the holder of a claim can begin to send an intent whose row was damaged in the meantime."""
-    number = await journal.add(refund(), merchant=MERCHANT)
-    begun = await journal.claim(number, LEASE)
-    await journal.settle(begun.intent, "unknown")
-    (held,) = await journal.ask(1, LEASE)
-    damage(request="[]")
-
-    assert Step.ASK is (await journal.claim(number, LEASE, fence=held.fence)).step
-    assert Step.ASK is (await journal.claim(number, LEASE)).step
 
 
 def request_with(**changes: object) -> str:

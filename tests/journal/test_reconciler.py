@@ -6,6 +6,7 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
+from unittest.mock import AsyncMock
 
 import pytest
 from attrs import evolve
@@ -523,22 +524,13 @@ async def test_journal_that_fails_ends_the_run(
 
 
 async def test_journal_that_fails_before_a_second_send(
-    sandbox: Sandbox,
-    pay: Session,
-    journal: Journal,
-    *,
-    reconciler: Reconciler,
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
+    sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the journal cannot store *sending*, the run raises `StorageError` without a resend. The next run resends."""
-
-    async def full(*_: Any, **__: Any) -> None:
-        raise StorageError("the journal is full")
-
+    reconciler = reconciling(pay, journal, clock)
     await never_arrived(sandbox, pay, journal, clock)
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "claim", full)
+        patch.setattr(journal, "claim", AsyncMock(side_effect=StorageError("the journal is full")))
         with pytest.raises(StorageError):
             await reconciler.run_once()
     before = sandbox.ledger.refunds()
@@ -581,39 +573,31 @@ async def test_queued_one_that_the_profile_refuses_now(
     assert "cannot be sent again" in (await only(journal)).reason
 
 
-async def test_middleware_that_fails_stops_no_other_query(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
-    """If a middleware fails for some writes, they wait with the error as reason. The run queries all others."""
-
-    async def odd(call: Call, send: Send) -> Reply:
-        if call.read and call.reference != f"R{SILENT}":
-            raise KeyError("tenant")
-        return await send(call)
-
-    async with once(sandbox, journal, odd) as pay:
-        await lost_ones(sandbox, pay, SILENT + 1)
-        report = await reconciling(pay, journal, clock, concurrency=1).run_once()
-    *odd_ones, last = await journal.list()
-
-    assert Report(waiting=SILENT + 1) == report
-    assert last.reason.startswith("the service does not know it")
-    assert {("unknown", "KeyError: 'tenant'", None)} == {(each.state, each.reason, each.lease) for each in odd_ones}
-
-
-async def test_run_goes_on_as_long_as_the_service_responds_now_and_then(
-    sandbox: Sandbox, journal: Journal, clock: Clock
+@pytest.mark.parametrize("error", [KeyError("tenant"), NotSentError("no network")])
+async def test_query_that_fails_stops_no_other_one(
+    sandbox: Sandbox, journal: Journal, clock: Clock, error: Exception
 ) -> None:
-    """A run stops only after `SILENT` queries in a row without a response."""
+    """If queries fail, the writes wait with the error as reason. A run stops only after `SILENT` silent ones in a row.
 
-    async def sometimes(call: Call, send: Send) -> Reply:
-        if call.read and call.reference != f"R{SILENT - 1}":
-            raise NotSentError("no network")
+    An error of a middleware is no silence.
+    """
+    silent = isinstance(error, NotSentError)
+    count, answered = (2 * SILENT - 1, f"R{SILENT - 1}") if silent else (SILENT + 1, f"R{SILENT}")
+
+    async def fail(call: Call, send: Send) -> Reply:
+        if call.read and call.reference != answered:
+            raise error
         return await send(call)
 
-    async with once(sandbox, journal, sometimes) as pay:
-        await lost_ones(sandbox, pay, 2 * SILENT - 1)
+    async with once(sandbox, journal, fail) as pay:
+        await lost_ones(sandbox, pay, count)
         report = await reconciling(pay, journal, clock, concurrency=1).run_once()
+    reasons = {each.reference: (each.state, each.reason, each.lease) for each in await journal.list()}
+    _, reason, _ = reasons.pop(answered)
 
-    assert Report(waiting=2 * SILENT - 1) == report
+    assert Report(waiting=count) == report
+    assert reason.startswith("the service does not know it")
+    assert {("unknown", "no network" if silent else "KeyError: 'tenant'", None)} == set(reasons.values())
 
 
 @pytest.mark.parametrize("begun", [True, False])

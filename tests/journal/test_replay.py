@@ -117,19 +117,13 @@ def test_advice_can_be_followed(facts: dict[str, Any], advice: str) -> None:
 ARGUMENTS = {"out_trade_no": "T1", "total_amt": 450, "refund_amt": 200}
 
 
-@pytest.mark.parametrize("named", [{"merchantId": "M9", "currency": "CAD"}, {}, None])
-def test_what_was_sent_goes_with_the_error(named: dict[str, object] | None) -> None:
-    """The error's `asked` has the fields that were sent, so that `pay.reconcile(error)` can compare responses."""
-    begun = BeginResult(Step.ASK, kept(state="unknown", request=ARGUMENTS, named=named))
-    asked = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 200, **(named or {})}
+def test_what_was_sent_goes_with_the_error() -> None:
+    """The error says what was sent, so that `pay.reconcile(error)` can compare responses, and "used before"."""
+    cases: list[tuple[dict[str, object] | None, bool]] = [({"merchantId": "M9", "currency": "CAD"}, True), ({}, False)]
+    for named, answered in [*cases, (None, False)]:
+        intent = kept(state="unknown", request=ARGUMENTS, named=named, answered=answered)
+        error = refusal_error(BeginResult(Step.ASK, intent))
+        asked = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 200, **(named or {})}
 
-    assert asked == refusal_error(begun).asked
-
-
-@pytest.mark.parametrize("answered", [False, True])
-def test_used_before_goes_with_the_error(*, answered: bool) -> None:
-    """If the service said "used before" to an earlier call, the error of a later call has `used_before` set."""
-    error = refusal_error(BeginResult(Step.ASK, kept(state="unknown", answered=answered)))
-
-    assert isinstance(error, OutcomeUnknownError)
-    assert answered is error.used_before
+        assert isinstance(error, OutcomeUnknownError)
+        assert (asked, answered) == (error.asked, error.used_before)
