@@ -1,7 +1,7 @@
 """Idempotency keys in the journal: what keeps one, when it is renewed, and what the reconciler sends again."""
 
 from collections.abc import AsyncIterator, Callable
-from datetime import date, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 import pytest
@@ -9,7 +9,6 @@ from attrs import evolve
 
 from payasync import (
     CreatePayment,
-    CreateSubscription,
     Idempotency,
     OutcomeUnknownError,
     ServiceError,
@@ -49,24 +48,27 @@ async def begun(journal: Journal, key: str | None = None) -> Intent:
     return begun.intent
 
 
-async def test_key_is_kept(store: Journal) -> None:
-    """The journal keeps the key of a write, and when it was first sent under it."""
-    intent = await begun(store)
-
-    assert (key_of_refund(0), START) == (intent.idempotency_key, intent.key_sent)
-    assert intent == await only(store)
-
-
 async def test_key_after_a_refusal(store: Journal, clock: Clock) -> None:
-    """After each refusal a write has another key, because a service may repeat its refusal under the old one."""
+    """The journal stores the key of a write, and when it was first sent under it.
+
+    After each refusal a write has another key, because a service may repeat its refusal under the old one. If the
+    service takes no key, the journal forgets it.
+    """
     keys = []
     for _ in range(3):
         intent = await begun(store)
         keys.append((intent.idempotency_key, intent.key_sent))
+        assert intent == await only(store)
         await store.settle(intent, "rejected")
         clock.advance(1)
+    number = await store.add(refund(), merchant=MERCHANT)
+    again = (await store.claim(number, LEASE, key=key_of_refund(0))).intent
+    await store.settle(again, "rejected")
+    last = (await store.begin(draft(), LEASE)).intent
 
     assert [(key_of_refund(sends), START + timedelta(seconds=sends)) for sends in range(3)] == keys
+    assert key_of_refund(3) == again.idempotency_key
+    assert (None, None) == (last.idempotency_key, last.key_sent)
 
 
 async def test_key_while_in_doubt(store: Journal, clock: Clock) -> None:
@@ -91,15 +93,6 @@ async def test_key_of_a_queued_write(store: Journal) -> None:
     assert [key_of_refund(0), derive_idempotency_key(MERCHANT, "payments.create", INVOICE), KEY] == keys
 
 
-async def test_key_of_a_write_that_is_queued_again(store: Journal) -> None:
-    """A write that was refused, and is queued again, has another key."""
-    await store.settle(await begun(store), "rejected")
-    number = await store.add(refund(), merchant=MERCHANT)
-    again = (await store.claim(number, LEASE, key=key_of_refund(0))).intent
-
-    assert key_of_refund(1) == again.idempotency_key
-
-
 def test_key_is_no_part_of_the_request() -> None:
     """A write stays the same when its service begins to take a key, whatever the key is."""
     bare, keyed = (codec(evolve(REQUESTS, idempotency=each)) for each in (Idempotency(), Idempotency(field="idem")))
@@ -111,14 +104,6 @@ def test_key_is_no_part_of_the_request() -> None:
     assert [before.hash] * 2 == [each.hash for each in drafts]
     assert None is before.idempotency_key
     assert 2 == len({each.idempotency_key for each in drafts})
-
-
-async def test_service_without_keys(store: Journal) -> None:
-    """If the service takes no key, the journal stores none, and forgets one that the write had before."""
-    await store.settle(await begun(store), "rejected")
-    intent = (await store.begin(draft(), LEASE)).intent
-
-    assert (None, None) == (intent.idempotency_key, intent.key_sent)
 
 
 class Shop:
@@ -207,16 +192,24 @@ async def test_no_more_sends_than_the_patience_allows(shop: Shop) -> None:
     assert 1 == shop.sandbox.ledger.payments()
 
 
-@pytest.mark.parametrize("seconds", [LIFETIME, -1.0], ids=["over", "set back"])
-async def test_nothing_is_sent_after_the_lifetime(shop: Shop, seconds: float) -> None:
-    """If the lifetime of the key is over, or the clock was set back, nothing is sent again: a person looks."""
-    await shop.lose(PAYMENT)
-    shop.clock.advance(min(seconds, 0.0))
-    report = await shop.reconcile(after=max(seconds, 0.0))
+@pytest.mark.parametrize(
+    ("idempotency", "seconds", "queued", "why"),
+    [
+        (LASTING, LIFETIME, True, f"{NAMELESS}, {KEY_OVER}"),
+        (Idempotency(header="Idempotency-Key"), 10.0, True, NAMELESS),
+        (LASTING, 10.0, False, f"{NAMELESS}, {NOT_KEPT}"),
+    ],
+    ids=["over", "open", "direct"],
+)
+async def test_nothing_is_sent_that_only_a_key_names(shop: Shop, seconds: float, *, queued: bool, why: str) -> None:
+    """If the lifetime of the key is over or open, or the call was a direct one, nothing is sent: a person looks.
 
-    if seconds > 0:
-        assert Report(manual=1) == report
-        assert f"{NAMELESS}, {KEY_OVER}" == (await only(shop.journal)).reason
+    Of a direct call too little is stored to send it again.
+    """
+    await shop.lose(PAYMENT, queued=queued)
+
+    assert Report(manual=1) == await shop.reconcile(after=seconds)
+    assert why == (await only(shop.journal)).reason
     assert 1 == len(shop.keys)
 
 
@@ -241,30 +234,6 @@ async def test_short_lifetime(shop: Shop, idempotency: Idempotency) -> None:
 
     assert first
     assert (idempotency.lifetime or Timeouts().total) == first.repeat_seconds
-
-
-@pytest.mark.parametrize("idempotency", [Idempotency(header="Idempotency-Key")], ids=["open"])
-async def test_open_lifetime(shop: Shop) -> None:
-    """If the profile gives no lifetime, the reconciler sends nothing under a key: a person looks."""
-    await shop.lose(PAYMENT)
-
-    assert Report(manual=1) == await shop.reconcile(after=10)
-    assert NAMELESS == (await only(shop.journal)).reason
-    assert 1 == len(shop.keys)
-
-
-CUSTOMER: Final = {"email": "a@example.com"}
-SUBSCRIPTION: Final = CreateSubscription(frequency="monthly", amount=9, start_date=date(2027, 1, 31), customer=CUSTOMER)
-
-
-@pytest.mark.parametrize("request_", [PAYMENT, SUBSCRIPTION], ids=["payment", "subscription"])
-async def test_direct_call_is_not_sent_again(shop: Shop, request_: Request[Response]) -> None:
-    """Of a direct call too little is stored to send it again, such as no customer's details: a person looks."""
-    await shop.lose(request_, queued=False)
-
-    assert Report(manual=1) == await shop.reconcile(after=10)
-    assert f"{NAMELESS}, {NOT_KEPT}" == (await only(shop.journal)).reason
-    assert 1 == len(shop.keys)
 
 
 async def test_another_request_under_the_key(shop: Shop) -> None:
