@@ -1,4 +1,4 @@
-"""A SQLite journal that cannot write, because another process locks its file for too long, or the disk is full."""
+"""A SQLite journal that cannot write, because another process locks its file for too long."""
 
 import logging
 import sqlite3
@@ -15,7 +15,6 @@ from payasync.journal import Reconciler, Report, SqliteJournal
 from payasync.sandbox import Sandbox
 from tests.journal.building import Clock, only, refund
 
-CONNECT: Final = sqlite3.connect
 LATER: Final = 3600.0
 """Seconds, after which any lease is over."""
 
@@ -47,13 +46,6 @@ def once(sandbox: Sandbox, journal: SqliteJournal, *around: Any) -> Session:
     return sandbox.session(journal=journal, retry=RetryPolicy(attempts=1, quota=0), middleware=around)
 
 
-def full_disk(*arguments: Any, **named: Any) -> sqlite3.Connection:
-    """Connect to a file on a disk where it cannot grow."""
-    db: sqlite3.Connection = CONNECT(*arguments, **named)
-    db.execute("PRAGMA max_page_count = 1")  # SQLite takes the file's present size, which is greater
-    return db
-
-
 @pytest.mark.parametrize("opened", [True, False])
 async def test_nothing_is_sent_while_the_file_is_held(
     sandbox: Sandbox, journal: SqliteJournal, path: Path, holder: sqlite3.Connection, *, opened: bool
@@ -74,22 +66,6 @@ async def test_nothing_is_sent_while_the_file_is_held(
             await pay.execute(queued)
 
     assert ([], before, 1) == (sends, during, sandbox.ledger.refunds())
-
-
-async def test_nothing_is_sent_while_the_disk_is_full(
-    sandbox: Sandbox, journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If *sending* finds no room on the disk, no byte leaves, and an error of ours says so."""
-    await journal.list()
-    monkeypatch.setattr(sqlite3, "connect", full_disk)
-    async with SqliteJournal(path) as another, once(sandbox, another) as pay:
-        with pytest.raises(StorageError, match="disk is full") as caught:  # noqa: PT012 - the first that has no room
-            for number in range(1, 101):
-                await pay.send(refund(f"R{number}", refund_amt=1))
-        stored = await another.list()
-
-    assert (False, f"R{len(stored) + 1}") == (caught.value.sent, caught.value.reference)
-    assert len(stored) == len(sandbox.ledger.calls("refunds.create")) == sandbox.ledger.refunds()
 
 
 @pytest.mark.parametrize("by", ["caller", "reconciler"])

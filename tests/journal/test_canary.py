@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync import Credentials, InvalidArgumentError, OutcomeUnknownError, RetryPolicy, ServiceError, Session
+from payasync import Credentials, OutcomeUnknownError, RetryPolicy, ServiceError, Session
 from payasync.credentials import Secret
 from payasync.journal import SqliteJournal
 from payasync.profile.schema import AnswerShape
@@ -18,7 +18,6 @@ from payasync.signing.schemes import Signer, SortedPairs
 from payasync.strict_json import dumps
 from tests.building import PROFILE, codec
 from tests.foreign.recorder import Recorder, answer
-from tests.journal.building import refund
 
 CUSTOMER: Final = {
     "email": "canary-mail@example.com",
@@ -128,20 +127,3 @@ async def test_service_that_repeats_everything_gives_nothing_away(path: Path, *,
 
     assert [] == [text for text in (*DETAILS, "canarynonce", "canarysign", "_canary") if text.encode() in found]
     assert (["succeeded", "rejected"], whole) == (states, b"welcome" in found)
-
-
-async def test_customer_is_queued_only_where_that_is_said(path: Path) -> None:
-    """If `keep` returns the customer's details, the journal queues them. By default, `add` refuses such a request."""
-    request = CreateSubscription(frequency="monthly", amount=900, start_date=date(2999, 1, 1), customer=CUSTOMER)
-    async with SqliteJournal(path) as journal:
-        with pytest.raises(InvalidArgumentError, match="customer is not"):
-            await journal.add(request, merchant="M1")
-        await journal.add(refund(), merchant="M1")
-    before = written(path.parent)
-    async with SqliteJournal(path, keep=lambda _, given: given) as journal:
-        await journal.add(request, merchant="M1")
-    after = written(path.parent)
-
-    assert b"R1" in before
-    assert b"canary" not in before.lower()
-    assert b"canary-mail@example.com" in after

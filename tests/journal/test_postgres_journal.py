@@ -172,51 +172,43 @@ async def test_added_within_the_callers_transaction(
 
 
 async def test_conflict_leaves_the_transaction_usable(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """If `add` raises `IntentConflictError`, the caller's transaction can go on."""
+    """If `add` raises `IntentConflictError`, the caller's transaction can go on. In an aborted one, `add` fails.
+
+    Its `StorageError` does not have psycopg's error as its cause.
+    """
     await journal.add(refund(), merchant=MERCHANT)
     async with await psycopg.AsyncConnection.connect(postgres_dsn) as connection:
         with pytest.raises(IntentConflictError):
             await journal.add(refund(refund_amt=1), merchant=MERCHANT, connection=connection)
         await journal.add(refund("R2"), merchant=MERCHANT, connection=connection)
-
-    assert ["R1", "R2"] == await references(journal)
-
-
-async def test_transaction_that_has_failed_is_told(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """In an aborted PostgreSQL transaction, `add` raises `StorageError`, without psycopg's error as its cause."""
-    async with await psycopg.AsyncConnection.connect(postgres_dsn) as connection:
+        await connection.commit()
         with pytest.raises(psycopg.errors.UndefinedTable):
             await connection.execute("SELECT * FROM nowhere")
         with pytest.raises(StorageError, match="current transaction is aborted") as caught:
             await journal.add(refund(), merchant=MERCHANT, connection=connection)
 
     assert (None, None) == (caught.value.__cause__, caught.value.__context__)
-
-
-async def test_connection_must_be_in_a_transaction(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """If the connection commits each statement by itself, `add` raises `ConfigurationError` and stores nothing."""
-    async with await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as connection:
-        with pytest.raises(ConfigurationError, match="connection must be in a transaction") as caught:
-            await journal.add(refund(), merchant=MERCHANT, connection=connection)
-
-    assert "connection" == caught.value.field
-    assert [] == await journal.list()
-
-
-async def test_connection_must_be_psycopgs(journal: PostgresJournal) -> None:
-    """If the connection is not psycopg's `AsyncConnection`, `add` raises `ConfigurationError`."""
-    with pytest.raises(ConfigurationError, match="connection must be psycopg's AsyncConnection, not int"):
-        await journal.add(refund(), merchant=MERCHANT, connection=1)
+    assert ["R1", "R2"] == await references(journal)
 
 
 async def test_connection_must_lead_to_the_journal(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """If the connection is to another database, `add` raises `ConfigurationError` and stores nothing."""
-    with database(postgres_dsn, "elsewhere") as other:
-        async with PostgresJournal(other) as another:
+    """If the connection is not psycopg's, is in no transaction, or leads elsewhere, `add` stores nothing."""
+    with database(postgres_dsn, "elsewhere") as elsewhere:
+        async with PostgresJournal(elsewhere) as another:
             await another.next_due()
-        async with await psycopg.AsyncConnection.connect(other) as connection:
-            with pytest.raises(ConfigurationError, match="one to the journal's own database"):
-                await journal.add(refund(), merchant=MERCHANT, connection=connection)
+        async with (
+            await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as by_itself,
+            await psycopg.AsyncConnection.connect(elsewhere) as other,
+        ):
+            for connection, rule in (
+                (1, "psycopg's AsyncConnection, not int"),
+                (by_itself, "in a transaction"),
+                (other, "one to the journal's own database"),
+            ):
+                with pytest.raises(ConfigurationError, match=f"connection must be {rule}") as caught:
+                    await journal.add(refund(), merchant=MERCHANT, connection=connection)
+
+                assert "connection" == caught.value.field
 
     assert [] == await journal.list()
 

@@ -286,30 +286,24 @@ async def test_one_question_is_one_request(sandbox: Sandbox, journal: Journal, c
     assert 1 == failing.fired
 
 
-async def test_only_its_own_merchant_is_asked_about(sandbox: Sandbox, journal: Journal, reconciler: Reconciler) -> None:
-    """The reconciler queries only its own merchant's writes. The service does not know another's with these keys."""
-    request = await refund(sandbox)
-    number = await journal.add(request, merchant="another")
+@pytest.mark.parametrize("other", ["merchant", "service"])
+async def test_only_its_own_writes_are_asked_about(
+    sandbox: Sandbox, journal: Journal, reconciler: Reconciler, other: str
+) -> None:
+    """The reconciler queries only its own merchant's writes. If they went to another service, a run raises an error."""
+    merchant = str(sandbox.credentials.merchant_id) if other == "service" else "another"
+    await journal.bind(merchant, "https://pay.example")
+    number = await journal.add(await refund(sandbox), merchant=merchant)
     claimed = (await journal.claim(number, 0.0)).intent
     await journal.settle(claimed, "unknown")
+    if other == "service":
+        with pytest.raises(ConfigurationError, match=r"sent to https://pay\.example, and this session's service is"):
+            await reconciler.run_once()
+    else:
+        assert (Report(), [], []) == (await reconciler.run_once(), await reconciler.due(), await reconciler.manual())
 
-    assert (Report(), [], []) == (await reconciler.run_once(), await reconciler.due(), await reconciler.manual())
     assert [] == sandbox.ledger.calls("refunds.status")
     assert "unknown" == (await only(journal)).state
-
-
-async def test_another_service_is_asked_about_nothing(
-    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
-) -> None:
-    """If the journal is bound to another service, a run raises `ConfigurationError` and queries nothing."""
-    await journal.bind(pay.merchant_id, "https://pay.example")
-    claimed = (await journal.claim(await queued(sandbox, pay, journal), 0.0)).intent
-    await journal.settle(claimed, "unknown")
-    clock.advance(QUARANTINE)
-    with pytest.raises(ConfigurationError, match=r"sent to https://pay\.example, and this session's service is"):
-        await reconciler.run_once()
-
-    assert ([], "unknown") == (sandbox.ledger.calls("refunds.status"), (await only(journal)).state)
 
 
 async def test_no_more_at_once_than_it_may(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:

@@ -353,35 +353,27 @@ AUTOCOMMIT: Final = [{"isolation_level": None}, *([{"autocommit": True}] if sys.
 
 
 @pytest.mark.parametrize("by_itself", AUTOCOMMIT)
-async def test_connection_that_commits_by_itself_is_refused(
-    path: Path, journal: SqliteJournal, by_itself: dict[str, Any]
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+async def test_connection_that_commits_by_itself_needs_a_transaction(
+    path: Path, journal: SqliteJournal, by_itself: dict[str, Any], end: str
 ) -> None:
-    """If the connection commits by itself, `add` raises `ConfigurationError`. It stores nothing and begins nothing."""
+    """If the connection commits by itself, `add` raises `ConfigurationError`, and begins nothing.
+
+    If the caller executes `BEGIN`, `add` works on it, and ends with that transaction.
+    """
     await journal.list()
-    with closing(sqlite3.connect(path, **by_itself)) as db:
-        with pytest.raises(ConfigurationError, match=r"must be in a transaction, .* execute BEGIN first") as caught:
-            await journal.add(refund(), merchant=MERCHANT, connection=db)
-        within = db.in_transaction
     async with aiosqlite.connect(path, **by_itself) as waiting:
         with pytest.raises(ConfigurationError, match="must be in a transaction"):
             await journal.add(refund(), merchant=MERCHANT, connection=waiting)
-
-    assert ("connection", False) == (caught.value.field, within)
-    assert [] == await journal.list()
-
-
-@pytest.mark.parametrize("by_itself", AUTOCOMMIT)
-@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
-async def test_transaction_that_the_caller_begins_is_one(
-    path: Path, journal: SqliteJournal, by_itself: dict[str, Any], end: str
-) -> None:
-    """If the caller executes `BEGIN`, `add` works on an autocommit connection, and ends with that transaction."""
-    await journal.list()
     with closing(sqlite3.connect(path, **by_itself)) as db:
+        with pytest.raises(ConfigurationError, match=r"must be in a transaction, .* execute BEGIN first") as caught:
+            await journal.add(refund(), merchant=MERCHANT, connection=db)
+        before = db.in_transaction, await journal.list()
         db.execute("BEGIN")
         intent_id = await journal.add(refund(), merchant=MERCHANT, connection=db)
         db.execute(end)
 
+    assert ("connection", (False, [])) == (caught.value.field, before)
     assert ([intent_id] if end == "COMMIT" else []) == [each.id for each in await journal.list()]
 
 

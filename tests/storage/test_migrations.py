@@ -3,7 +3,7 @@ import hashlib
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 import pytest
@@ -43,16 +43,6 @@ async def _make_older(path: Path) -> None:
     file: SqliteFile = SqliteFile(path, evolve(SQLITE_JOURNAL, migrations=SQLITE_JOURNAL.migrations[:1]))
     await file.run(lambda db: db.execute(INTENT).rowcount)
     await file.aclose()
-
-
-async def test_journal_of_an_earlier_payasync_keeps_its_intents(tmp_path: Path) -> None:
-    """A journal file that an earlier payasync made is migrated at the first use, and its writes can be resolved."""
-    await _make_older(tmp_path / "pay.db")
-    async with SqliteJournal(tmp_path / "pay.db") as journal:
-        await journal.resolve(1, as_="rejected", reason="looked up")
-        found: Any = await journal.get(1)
-
-    assert ("rejected", None) == (found.state, found.idempotency_key)
 
 
 async def test_others_wait_while_a_file_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
