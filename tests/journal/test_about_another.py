@@ -92,7 +92,7 @@ async def test_refusal_of_another(store: Journal, clock: Clock, refusal: dict[st
         (said("SUCCEEDED"), ("resolved", True)),
     ],
 )
-async def test_run_says_whether_it_had_a_usable_response(
+async def test_run_says_whether_it_got_a_usable_response(
     store: Journal, clock: Clock, query: Answer, expected: tuple[str, bool]
 ) -> None:
     """If a response has another refund's number, a run reports the write as waiting, without a usable response."""

@@ -267,7 +267,7 @@ async def test_notification_ends_no_queued_close_of_an_order_that_was_placed_aga
     assert ([], "new", True) == (reported, close.state, close.queued)
 
 
-async def test_place_that_payasync_repeats_keeps_the_close_after_it(store: Journal, clock: Clock) -> None:
+async def test_place_that_payasync_repeats_is_closed_afterwards(store: Journal, clock: Clock) -> None:
     """If place and close were lost and the place is sent again, a queued close is sent again, too."""
     async with serving(store, clock, LOST) as orders:
         for request in (PLACE, CLOSE):

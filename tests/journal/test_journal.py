@@ -151,7 +151,7 @@ async def test_write_to_another_service_is_none(journal: Journal) -> None:
     assert before == await journal.list()
 
 
-async def test_of_two_services_at_once_one_begins(journal: Journal) -> None:
+async def test_of_two_services_together_one_begins(journal: Journal) -> None:
     """If first writes to two services begin together, the journal accepts all writes to one and refuses the others."""
     services = [SERVICE, OTHER_SERVICE] * 5
     drafts = [draft(refund(f"R{number}")) for number in range(10)]
@@ -276,7 +276,7 @@ async def test_rejected_is_sent_anew(journal: Journal) -> None:
     assert await journal.settle(second, "succeeded")
 
 
-async def test_same_key_at_once_is_sent_once(journal: Journal) -> None:
+async def test_same_key_is_sent_once(journal: Journal) -> None:
     """If 50 callers begin the same write together, the journal lets one of them send it."""
     begun = await asyncio.gather(*(journal.begin(draft(), LEASE) for _ in range(50)))
 
@@ -360,7 +360,7 @@ def test_transitions_are_the_designs() -> None:
     assert {state: set(after.split()) for state, after in DESIGN.items()} == TRANSITIONS
 
 
-async def test_verdict_follows_the_table(journal: Journal) -> None:
+async def test_result_follows_the_table(journal: Journal) -> None:
     """The holder of an intent can settle it to a state that the design's table allows. Others raise an error."""
     for before, after in SETTLED:
         intent = await sending(journal, draft(refund(f"{before} {after}")))
@@ -384,7 +384,7 @@ async def test_verdict_follows_the_table(journal: Journal) -> None:
         )
 
 
-async def test_verdict_keeps_what_the_service_said(journal: Journal, clock: Clock) -> None:
+async def test_result_stores_what_the_service_said(journal: Journal, clock: Clock) -> None:
     """`settle` stores the outcome, the reason and the time. A later `settle` without an outcome leaves the first."""
     intent = await sending(journal)
     now = clock.advance(1)
@@ -404,7 +404,7 @@ async def test_verdict_keeps_what_the_service_said(journal: Journal, clock: Cloc
 
 
 @pytest.mark.parametrize("state", ["new", "accepted", "unknown", "overtaken"])
-async def test_claim_ends_with_its_verdict(journal: Journal, clock: Clock, state: Any) -> None:
+async def test_lease_ends_with_its_result(journal: Journal, clock: Clock, state: Any) -> None:
     """If a holder has settled its intent, or lost it after the lease, it can neither settle nor postpone it.
 
     Nor can a sender postpone. If nobody else has claimed the intent, its holder can settle it even after the lease.
@@ -454,7 +454,7 @@ async def test_open_ones_are_asked_about_when_they_are_due(journal: Journal, clo
     assert (START if state == "unknown" else None) == (await got(journal, 1)).sent_at
 
 
-async def test_question_without_news_is_postponed(journal: Journal, clock: Clock) -> None:
+async def test_query_without_news_is_postponed(journal: Journal, clock: Clock) -> None:
     """If a query brings nothing new, `postpone` releases the intent until `due`. Its state and query count stay."""
     await in_state(journal, "unknown")
     (asked,) = await journal.ask(1, LEASE)
@@ -620,7 +620,7 @@ async def test_added_again_is_the_same(journal: Journal, clock: Clock, state: St
     assert (before.id, expected) == (again, evolve(await got(journal, again), request=before.request))
 
 
-async def test_why_it_cannot_be_sent_is_kept(journal: Journal, clock: Clock) -> None:
+async def test_why_it_cannot_be_sent_is_stored(journal: Journal, clock: Clock) -> None:
     """`note` stores a new reason with an intent that is *new*. It leaves other states and its `updated` time alone."""
     first, second = [await journal.add(refund(number), merchant="M1") for number in ("R1", "R2")]
     await journal.claim(second, LEASE)
@@ -709,7 +709,7 @@ async def test_what_a_person_has_ended(journal: Journal) -> None:
     assert "succeeded" == (await got(journal, done.id)).state
 
 
-async def test_persons_word_and_a_worker_at_once(journal: Journal) -> None:
+async def test_decision_of_a_person_and_a_worker_together(journal: Journal) -> None:
     """If a worker claims a write while a person rejects it, exactly one of them succeeds."""
     numbers = [await journal.add(refund(f"R{number}"), merchant=MERCHANT) for number in range(20)]
     work = []
@@ -800,7 +800,7 @@ async def test_service_s_own_word_ends_what_is_open(
         assert now.fence > held.fence
 
 
-async def test_what_is_sent_again_is_not_answered_yet(journal: Journal) -> None:
+async def test_what_is_sent_again_has_no_response_yet(journal: Journal) -> None:
     """If a write is sent again, the journal clears its "used before" flag, which was about the earlier attempt."""
     intent_id = await journal.add(refund(), merchant=MERCHANT)
     await journal.settle((await journal.claim(intent_id, LEASE)).intent, "unknown", answered=True)
@@ -830,7 +830,7 @@ async def test_what_was_done_the_first_time_is_not_sent_again(journal: Journal) 
         ("accepted", "succeeded", OUTCOME),
     ],
 )
-async def test_refusal_is_no_answer_to_what_was_done_after_all(
+async def test_refusal_is_no_response_to_what_was_done_after_all(
     journal: Journal, state: State, end: State, expected: Outcome | None
 ) -> None:
     """If a rejected write turns out to have succeeded, `resolve` deletes the stored refusal."""
@@ -848,7 +848,7 @@ async def test_refusal_is_no_answer_to_what_was_done_after_all(
     assert (state, end, expected) == (found.state, resolved.state, resolved.outcome)
 
 
-async def test_service_s_word_is_about_one_thing(journal: Journal) -> None:
+async def test_report_is_about_one_thing(journal: Journal) -> None:
     """A notification changes no intent of another merchant, number or operation."""
     await in_state(journal, "accepted")
     for about in (("refunds.create", "R2", MERCHANT), ("refunds.create", "R1", "M2"), ("orders.close", "R1", MERCHANT)):
@@ -861,9 +861,7 @@ async def test_service_s_word_is_about_one_thing(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("state", ["unknown", "rejected", "accepted", "succeeded"])
-async def test_service_s_word_of_another_amount(
-    journal: Journal, caplog: pytest.LogCaptureFixture, state: State
-) -> None:
+async def test_report_of_another_amount(journal: Journal, caplog: pytest.LogCaptureFixture, state: State) -> None:
     """A notification about another refund under the number changes nothing, and is logged."""
     await in_state(journal, state)
     with caplog.at_level("WARNING", "payasync"):
@@ -932,7 +930,7 @@ async def test_report_is_compared_with_the_write(journal: Journal, rule: str) ->
         assert ([] if data is not right else ["succeeded"]) == [each.state for each in ended], data
 
 
-async def test_service_s_word_against_what_was_rejected(journal: Journal) -> None:
+async def test_report_against_what_was_rejected(journal: Journal) -> None:
     """If a notification says that a rejected write succeeded, the intent becomes *manual*, and no caller sends it."""
     await in_state(journal, "rejected")
     told = await journal.told("refunds.create", "R1", "succeeded", {"refundAmt": "200"}, merchant=MERCHANT)

@@ -187,7 +187,7 @@ async def test_no_further_attempt_begins(world: World, attempt: int, *, after: b
     assert "unknown" == intent.state
 
 
-async def test_question_needs_no_lease(world: World) -> None:
+async def test_query_needs_no_lease(world: World) -> None:
     """If the lease is over, the session still queries the write's outcome, because a query changes nothing."""
     world.other.say(RESET, said("SUCCEEDED"))
     found = await world.made("direct", sleeping(world.alone, after=True))

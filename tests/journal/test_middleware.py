@@ -49,7 +49,7 @@ async def sent(journal: SqliteJournal, leads: Way, **facts: Any) -> Reply:
     return await journal.recorder.layer(MERCHANT, SERVICE)(call(**facts), leads.send)
 
 
-async def test_it_is_kept_before_it_is_sent(journal: SqliteJournal) -> None:
+async def test_it_is_stored_before_it_is_sent(journal: SqliteJournal) -> None:
     """Before the first byte leaves, the journal has the write as *sending*, leased for the call's time and a margin."""
     seen = list[Intent]()
 
@@ -74,7 +74,7 @@ async def test_it_is_kept_before_it_is_sent(journal: SqliteJournal) -> None:
         (UNKNOWN, "unknown", "the service failed"),
     ],
 )
-async def test_error_is_kept_and_raised(journal: SqliteJournal, error: Exception, state: State, reason: str) -> None:
+async def test_error_is_stored_and_raised(journal: SqliteJournal, error: Exception, state: State, reason: str) -> None:
     """The caller gets each error unchanged. The journal stores the state and the reason that follow from it."""
     with pytest.raises(type(error)) as caught:
         await sent(journal, way(error))
@@ -84,7 +84,7 @@ async def test_error_is_kept_and_raised(journal: SqliteJournal, error: Exception
     assert (state, reason, START if state == "unknown" else None) == (intent.state, intent.reason, intent.sent_at)
 
 
-async def test_nothing_is_sent_that_cannot_be_kept(journal: SqliteJournal) -> None:
+async def test_nothing_is_sent_that_cannot_be_stored(journal: SqliteJournal) -> None:
     """If the journal cannot store *sending*, the call sends nothing and raises `StorageError`."""
     leads = way()
     await journal.aclose()
@@ -109,7 +109,7 @@ async def test_journal_has_no_longer_than_the_call(journal: SqliteJournal) -> No
 
 
 @pytest.mark.parametrize("end", [reply({"state": "DONE"}), ServiceError("no"), UNKNOWN])
-async def test_verdict_that_cannot_be_kept_stops_nobody(
+async def test_result_that_cannot_be_stored_stops_nobody(
     journal: SqliteJournal, path: Path, caplog: pytest.LogCaptureFixture, end: Any
 ) -> None:
     """If the journal cannot store a result, the caller still gets it. The intent stays *sending*, with a warning."""
@@ -139,7 +139,7 @@ async def test_verdict_that_cannot_be_kept_stops_nobody(
     assert record.exc_info[1].__context__ is None
 
 
-async def test_verdict_that_comes_too_late_is_told(
+async def test_result_that_comes_too_late_is_reported(
     journal: SqliteJournal, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If another process has leased the write, the caller gets the response, and a warning says it was not stored."""
@@ -156,7 +156,7 @@ async def test_verdict_that_comes_too_late_is_told(
     assert "another process leased it" in caplog.text
 
 
-async def test_lost_claim_is_told_at_the_end_of_the_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lost_claim_is_reported_at_the_end_of_the_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If another process has the claim, the caller learns it, even if the time is over in the same turn of the loop."""
     monkeypatch.setattr("payasync.journal.middleware.GRACE", 0)
     monkeypatch.setattr("payasync.clocks.RESOLUTION", 0)
@@ -301,7 +301,7 @@ async def test_who_is_gone_while_the_journal_says_no_changes_nothing(
     assert [] == caplog.records
 
 
-async def test_answer_waits_for_the_journal_within_the_call_only(path: Path) -> None:
+async def test_response_waits_for_the_journal_within_the_call_only(path: Path) -> None:
     """If the journal is slow, the response waits for it at most until the call's timeout. The journal then goes on."""
     async with Gated(path, settles=True) as journal:
         time = Time()

@@ -63,7 +63,7 @@ def test_journal_says_where_it_is_without_the_password() -> None:
     assert [shown, shown] == [repr(PostgresJournal(dsn)), repr(PostgresJournal(Secret(dsn)))]
 
 
-async def test_keys_that_cross_at_once_are_one_intention(postgres_dsn: str, clock: Clock) -> None:
+async def test_keys_that_cross_together_are_one_intention(postgres_dsn: str, clock: Clock) -> None:
     """If four workers begin a write by its number, its intent key or both, only one of them sends it."""
     async with several(postgres_dsn, clock) as journals:
         for number in range(AT_ONCE):
@@ -79,17 +79,6 @@ async def test_keys_that_cross_at_once_are_one_intention(postgres_dsn: str, cloc
         kept = await journals[0].list()
 
     assert AT_ONCE == len(kept)
-
-
-async def test_same_key_in_one_group_is_sent_once(journal: PostgresJournal) -> None:
-    """If concurrent calls of one process begin a write with one key, only one of them sends it."""
-    await journal.bind(MERCHANT, SERVICE)
-    drafts = [draft(refund("R1")), draft(refund("R2"))] * AT_ONCE
-    begun = await asyncio.gather(*(journal.begin(each, LEASE, service=SERVICE) for each in drafts))
-
-    steps = [each.step for each in begun]
-    assert (2, 2 * AT_ONCE - 2) == (steps.count(Step.SEND), steps.count(Step.WAIT))
-    assert ["R1", "R2"] == await references(journal)
 
 
 async def test_write_needs_two_statements(journal: PostgresJournal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +213,7 @@ async def test_columns_of_a_later_payasync_do_no_harm(journal: PostgresJournal, 
     assert ["succeeded"] == [each.state for each in await journal.list()]
 
 
-async def test_zeros_are_kept_as_escapes(journal: PostgresJournal) -> None:
+async def test_zeros_are_stored_as_escapes(journal: PostgresJournal) -> None:
     """The journal stores a NUL in a reason as its escape, because PostgreSQL's texts cannot hold it."""
     begun = await journal.begin(draft(), LEASE)
     await journal.settle(begun.intent, "rejected", reason="no\0")

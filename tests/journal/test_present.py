@@ -26,7 +26,7 @@ async def test_programs_know_of_each_other(another: Callable[[], Journal]) -> No
     assert ((True, True), (False, False)) == (before, during)
 
 
-async def test_pooler_keeps_no_lock(pooled_dsn: str, postgres_dsn: str) -> None:
+async def test_pooler_leaves_no_lock(pooled_dsn: str, postgres_dsn: str) -> None:
     """Behind a pooler, a program sees those that have direct connections, and leaves nothing on the server."""
     async with PostgresJournal(pooled_dsn) as pooled, PostgresJournal(postgres_dsn) as direct:
         async with pooled.present() as is_alone, direct.present() as direct_is_alone:

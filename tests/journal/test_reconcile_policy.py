@@ -78,7 +78,7 @@ QUESTIONS: Final[list[tuple[dict[str, Any], object]]] = [
 ]
 
 
-def test_question() -> None:
+def test_query() -> None:
     """`query_for` names an order or a refund by its number, and a payment by the service's, if the profile has it."""
     for facts, expected in QUESTIONS:
         assert expected == query_for(unknown(**facts), PROFILE)
@@ -130,7 +130,7 @@ def test_what_a_write_has_named(facts: dict[str, Any], expected: dict[str, objec
     assert expected == names_of(unknown(**facts), PROFILE)
 
 
-def test_answer_that_holds_nothing() -> None:
+def test_response_that_holds_nothing() -> None:
     """If a response has no payload, it ends nothing."""
     documents: list[object] = [{"result": None}, {"result": []}, {"result": {}}, {"code": "OK"}]
     for state, document in product(("unknown", "accepted"), documents):

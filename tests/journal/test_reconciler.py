@@ -139,7 +139,7 @@ async def test_interrupted_payment_needs_a_person_from_the_end_of_its_lease(
 
 
 @both_stores
-async def test_absent_answer_counts_when_the_quarantine_is_over(
+async def test_absent_response_counts_when_the_quarantine_is_over(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:
     """The response "not found" leaves a write unknown during the quarantine. After it, the write can be repeated."""
@@ -276,7 +276,7 @@ async def test_quarantine_that_is_given(sandbox: Sandbox, pay: Session, journal:
     assert [Report(waiting=1), Report(resolved=1, rejected=1)] == [await later(reconciler, clock) for _ in range(2)]
 
 
-async def test_one_question_is_one_request(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
+async def test_one_query_is_one_request(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
     """If a query fails, the reconciler does not retry it in the same run, whatever the session's retry policy."""
     async with sandbox.session(journal=journal) as pay:
         await lost_ones(sandbox, pay.with_options(retry=ONCE))
@@ -306,7 +306,7 @@ async def test_only_its_own_writes_are_asked_about(
     assert "unknown" == (await only(journal)).state
 
 
-async def test_no_more_at_once_than_it_may(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
+async def test_no_more_concurrent_queries_than_it_may(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
     """`concurrency` limits how many queries of a run are in flight."""
     waiting, counts, all_there = list[str | None](), list[int](), asyncio.Event()
 

@@ -36,7 +36,7 @@ def kept(call: Call, document: Any) -> Any:
     return orjson.loads(redact_outcome(call, reply(document), whole=True).body)
 
 
-def test_whole_answer_is_kept_as_it_came() -> None:
+def test_whole_response_is_stored_as_it_came() -> None:
     """With `whole=True`, the journal stores a response's document with its values, types and order."""
     document = {"z": 1, "a": [True, None, 1.5, {"b": ""}], "e": "é", "big": 2**64 - 1}
 
@@ -51,7 +51,7 @@ LOCATED: Final[dict[str, Any]] = {
 }
 
 
-def test_of_an_answer_what_the_profile_locates_is_kept() -> None:
+def test_of_a_response_what_the_profile_locates_is_stored() -> None:
     """By default, the journal stores only the fields of a response that the profile locates."""
     shape = AnswerShape(
         data="result",
@@ -75,7 +75,7 @@ def test_of_an_answer_what_the_profile_locates_is_kept() -> None:
     assert ("https://pay.example/1", "PAID") == (again.redirect_url, again.order_status)
 
 
-def test_parts_of_the_address_are_kept() -> None:
+def test_parts_of_the_address_are_stored() -> None:
     """The journal stores codes at each of their places, and the parts of the customer's address."""
     shape = AnswerShape(
         data="result",
@@ -120,7 +120,7 @@ def test_envelope_stays_where_it_was(document: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("digits", [b"1208925819614629174706176", b"7" * 5000], ids=len)
-def test_long_number_is_kept_to_its_last_digit(digits: bytes, *, whole: bool) -> None:
+def test_long_number_is_stored_to_its_last_digit(digits: bytes, *, whole: bool) -> None:
     """The journal stores an integer of any length in a response without loss."""
     profile = evolve(PROFILE, answer=AnswerShape(payment_id="no"))
     came = evolve(reply(), body=b'{"no":%b}' % digits)
@@ -129,7 +129,7 @@ def test_long_number_is_kept_to_its_last_digit(digits: bytes, *, whole: bool) ->
     assert came.body == body
 
 
-def test_facts_of_an_answer_are_kept() -> None:
+def test_facts_of_a_response_are_stored() -> None:
     """The journal stores a response's status, whether it was verified, and whether a query recovered it."""
     came = evolve(reply({}, status=201), verified=True, recovered=True, attempts=3)
 
@@ -142,7 +142,7 @@ def test_facts_of_an_answer_are_kept() -> None:
     ("request_id", "expected"),
     [("header:X-Request-Id", {"X-Request-Id": "7"}), ("header:X-Other", {}), ("id", {}), ("", {})],
 )
-def test_only_the_requests_number_is_kept_of_headers(request_id: str, expected: dict[str, str]) -> None:
+def test_only_the_requests_number_is_stored_of_headers(request_id: str, expected: dict[str, str]) -> None:
     """Of a response's headers, the journal stores only the one that the profile names as request id."""
     profile = Profile(answer=AnswerShape(request_id=request_id))
     came = reply({}, headers={"x-request-id": "7", "Set-Cookie": "canary"})
@@ -191,6 +191,6 @@ def test_what_the_profile_locates_stays(name: str) -> None:
         assert {"x": {"y": own}, "other": "***"} == found
 
 
-def test_error_is_kept_in_one_line_without_details() -> None:
+def test_error_is_stored_in_one_line_without_details() -> None:
     """The journal stores an error's text in one line, with the customer's details masked."""
     assert "bad address ***, or ***" == redact_text(subscribing(), "bad address\n  anna@example.com, or\t12 Canary Row")

@@ -25,7 +25,7 @@ def test_outcome_comes_back_as_it_was_written(outcome: Outcome) -> None:
     assert evolve(outcome, body=body) == outcome_from_json(outcome_to_json(outcome))
 
 
-def test_answer_is_the_services_own() -> None:
+def test_response_is_the_services_own() -> None:
     """A recorded reply has the stored status, headers and body, and `attempts` is 0."""
     expected = Reply(
         status=201,
@@ -41,7 +41,7 @@ def test_answer_is_the_services_own() -> None:
     assert "7" == found.headers["x-request-id"]
 
 
-def test_persons_word_has_no_body() -> None:
+def test_decision_of_a_person_has_no_body() -> None:
     """If a person has resolved the write, its recorded reply is a 204 without a body."""
     found = recorded_reply(kept(state="succeeded"))
 

@@ -13,7 +13,6 @@ from payasync import (
     AuthenticationError,
     ConfigurationError,
     Credentials,
-    IntentConflictError,
     InvalidArgumentError,
     NotSentError,
     OutcomeUnknownError,
@@ -59,7 +58,7 @@ def sent(sandbox: Sandbox, operation: str = "refunds.create") -> int:
     return len(sandbox.ledger.calls(operation))
 
 
-async def test_refund_is_had_once(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+async def test_refund_is_sent_once(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
     """If a refund is repeated, the session returns the journal's response, and sends nothing."""
     first, again = await pay.refunds.create(**REFUND), await pay.refunds.create(**REFUND)
 
@@ -68,7 +67,7 @@ async def test_refund_is_had_once(sandbox: Sandbox, pay: Session, journal: Sqlit
     assert ("accepted", pay.merchant_id) == ((await only(journal)).state, (await only(journal)).merchant)
 
 
-async def test_every_write_is_kept_and_no_read(pay: Session, journal: SqliteJournal) -> None:
+async def test_every_write_is_stored_and_no_read(pay: Session, journal: SqliteJournal) -> None:
     """The journal records each write with its state, and no read."""
     await pay.payments.create(amount=1000, currency="USD")
     await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T2")
@@ -108,18 +107,7 @@ async def test_refused_cancel_is_rejected(pay: Session, journal: SqliteJournal) 
     assert ["succeeded", "succeeded", "rejected"] == [each.state for each in await journal.list()]
 
 
-async def test_payment_with_an_intent_is_had_once(sandbox: Sandbox, pay: Session) -> None:
-    """If a payment is repeated under its intent key, it is sent once. Another payment under that key is a conflict."""
-    payment: dict[str, Any] = {"amount": 1000, "currency": "USD", "intent": "invoice-42"}
-    first, again = [await pay.payments.create(**payment) for _ in range(2)]
-    with pytest.raises(IntentConflictError, match="intent 'invoice-42' belongs to another request"):
-        await pay.payments.create(amount=1001, currency="USD", intent="invoice-42")
-
-    assert first.payment_id == again.payment_id
-    assert 1 == sandbox.ledger.payments()
-
-
-async def test_lost_answer_that_stays_lost_is_unknown(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+async def test_lost_response_that_stays_lost_is_unknown(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
     """If the queries fail, too, the write stays unknown, and a repeated call sends nothing."""
     sandbox.faults.reset_after_commit("refunds.create")
     sandbox.faults.reset_before("refunds.status", times=None)
@@ -170,7 +158,7 @@ async def test_given_up_before_it_left_is_rejected(sandbox: Sandbox, journal: Sq
 
 
 @pytest.mark.parametrize("algorithm", ["hmac-sha256", "ed25519"])
-async def test_what_cannot_be_signed_is_not_kept(sandbox: Sandbox, journal: SqliteJournal, algorithm: Any) -> None:
+async def test_what_cannot_be_signed_is_not_stored(sandbox: Sandbox, journal: SqliteJournal, algorithm: Any) -> None:
     """If a request cannot be signed, the call raises `InvalidArgumentError`, and the journal stores nothing."""
     profile = evolve(sandbox.profile, name="p", signature=SortedPairs(algorithm=algorithm, encoding="hex"))
     key = new_private_key(algorithm) if algorithm == "ed25519" else "signing key of M1"
@@ -190,7 +178,7 @@ async def test_what_cannot_be_signed_is_not_kept(sandbox: Sandbox, journal: Sqli
         ({}, {"signing_key": None}, "credentials.signing_key"),
     ],
 )
-async def test_what_is_not_configured_is_not_kept(
+async def test_what_is_not_configured_is_not_stored(
     sandbox: Sandbox, journal: SqliteJournal, changes: Any, given: Any, field: str
 ) -> None:
     """If the profile or the credentials lack a setting, the call raises an error, and the journal stores nothing.
@@ -242,7 +230,7 @@ async def test_what_cannot_be_sent_says_so_before_and_after_it_is_queued(
     assert ("accepted", "") == ((await only(journal)).state, (await only(journal)).reason)
 
 
-async def test_other_service_is_not_answered_for(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+async def test_other_service_is_refused(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
     """If the journal is bound to the sandbox, calls to another service raise `ConfigurationError` and send nothing."""
     await pay.refunds.create(**REFUND)
     async with Sandbox(REAL) as other, other.session(journal=journal) as real:
@@ -295,7 +283,7 @@ async def test_copy_with_another_journal(sandbox: Sandbox, pay: Session, path: P
     assert 1 == sent(sandbox)
 
 
-async def test_shielded_refund_is_kept(sandbox: Sandbox, journal: SqliteJournal) -> None:
+async def test_shielded_refund_is_stored(sandbox: Sandbox, journal: SqliteJournal) -> None:
     """If a shielded call is cancelled, it goes on, and the journal stores its result."""
     async with sandbox.session(journal=journal) as pay:
         fault = sandbox.faults.latency("refunds.create", seconds=0.05, phase="before")

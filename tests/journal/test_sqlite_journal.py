@@ -162,7 +162,7 @@ async def test_writes_settled_together_end_their_own_claims(path: Path, journal:
     ]
 
 
-async def test_write_that_has_ended_can_begin_again_at_once(path: Path, journal: SqliteJournal) -> None:
+async def test_write_that_has_ended_can_begin_again_immediately(path: Path, journal: SqliteJournal) -> None:
     """If writes are settled, and one is read and begun again without a pause, it has its new state, and is sent."""
     first, second = [(await journal.begin(draft(refund(each)), LEASE)).intent for each in ("R1", "R2")]
     async with all_together(path):
@@ -216,7 +216,7 @@ async def test_journal_of_an_earlier_version_is_migrated(path: Path, journal: Sq
 
 
 @pytest.mark.parametrize("used", [False, True])
-async def test_connection_to_what_is_not_the_journal_any_more_keeps_nothing(
+async def test_connection_to_what_is_not_the_journal_any_more_stores_nothing(
     path: Path, journal: SqliteJournal, *, used: bool
 ) -> None:
     """If the journal's file was moved or replaced, `add` with a connection raises `StorageError` and stores nothing."""
@@ -389,7 +389,7 @@ async def test_connection_must_be_to_the_journal(path: Path, journal: SqliteJour
             assert "connection" == caught.value.field
 
 
-async def test_connection_that_is_locked_keeps_nothing(path: Path, journal: SqliteJournal) -> None:
+async def test_connection_that_is_locked_stores_nothing(path: Path, journal: SqliteJournal) -> None:
     """If the file is locked, `add` with a connection raises `StorageError`."""
     await journal.list()
     with closing(sqlite3.connect(path)) as other, closing(sqlite3.connect(path, timeout=0)) as db:

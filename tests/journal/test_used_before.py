@@ -175,7 +175,7 @@ async def test_second_send_that_is_absent(store: Journal, clock: Clock, earlier:
 
 
 @pytest.mark.parametrize("end", ["dies", "dies queued", "is cancelled"])
-async def test_second_send_whose_query_is_never_answered(store: Journal, clock: Clock, end: str) -> None:
+async def test_second_send_whose_query_is_never_responded_to(store: Journal, clock: Clock, end: str) -> None:
     """The journal stores "used before" ahead of the query, so that a later reconciler does not believe "not found"."""
     async with serving(store, clock, LOST) as service:
         await never_arrived(service)
@@ -366,19 +366,6 @@ async def test_used_while_it_is_sent_again(store: Journal, state: State) -> None
 
     assert (True, True) == (noted, held)
     assert (state, state == "unknown") == (found.state, found.answered)
-
-
-async def test_queued_send(store: Journal, clock: Clock) -> None:
-    """If the reconciler's resend gets "used before", the reconciler queries the write, and a match ends it."""
-    async with serving(store, clock, LOST) as service:
-        await service.called(queued=True)
-        service.say(USED)
-        before = await service.reconciled(QUARANTINE)
-        service.say(query=said("SUCCEEDED"))
-        found = await service.reconciled(HOUR)
-        sends = service.sends
-
-    assert ("unknown", True, "succeeded", 2) == (before.state, before.answered, found.state, sends)
 
 
 async def test_send_after_one_that_was_refused(store: Journal, clock: Clock) -> None:

@@ -94,7 +94,7 @@ async def test_new_process_finds_the_home(pooled_dsn: str, postgres_dsn: str, op
     assert ([1, 1], ["a" if options else "public"]) == (ids, homes(postgres_dsn))
 
 
-async def test_callers_transaction_keeps_its_settings(postgres_dsn: str) -> None:
+async def test_callers_transaction_is_left_its_settings(postgres_dsn: str) -> None:
     """In the caller's transaction, `add` uses the journal's own tables and changes no setting of the caller."""
     fetch(postgres_dsn, "CREATE SCHEMA shop")
     async with PostgresJournal(postgres_dsn) as journal:

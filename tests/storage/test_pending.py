@@ -124,7 +124,7 @@ async def test_work_is_held() -> None:
     assert "stored" == await pending
 
 
-async def test_waiter_goes_on_at_once(deadlines: Deadlines, clock: StandingTime) -> None:
+async def test_waiter_goes_on_immediately(deadlines: Deadlines, clock: StandingTime) -> None:
     """A waiter goes on when its result is delivered, in its own context."""
     seen, mine = list[object](), ContextVar("mine", default="nobody's")
     pending = PendingResult(asyncio.get_running_loop()).within(deadlines, clock.now + 1)
