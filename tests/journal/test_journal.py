@@ -352,7 +352,7 @@ DESIGN: Final[dict[str, str]] = {
 }
 """Section 3 of the design: `NEW → SENDING → ACCEPTED | SUCCEEDED | REJECTED | UNKNOWN | MANUAL`, and so on."""
 OPEN: Final[tuple[State, ...]] = ("sending", "unknown", "accepted")
-SETTLED: Final = [(before, after) for before in OPEN for after in STATES]
+SETTLED: Final[list[tuple[State, State]]] = [(before, after) for before in OPEN for after in STATES]
 
 
 def test_transitions_are_the_designs() -> None:

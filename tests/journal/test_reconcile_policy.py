@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from attrs import evolve
@@ -545,7 +545,7 @@ def test_wrong_patience_is_named() -> None:
     wrong: list[tuple[str, Any]] = [("first", -1.0), ("first", True), ("longest", float("inf")), ("give_up", "a day")]
     for name, value in [*wrong, ("questions", 0), ("questions", True), ("sends", 1.5)]:
         with pytest.raises(ConfigurationError, match=rf"^Patience\.{name} must be") as caught:
-            Patience(**{name: value})
+            cast("Any", Patience)(**{name: value})
 
         assert f"Patience.{name}" == caught.value.field
 

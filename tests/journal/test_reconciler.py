@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, cast
 from unittest.mock import AsyncMock
 
 import pytest
@@ -765,7 +765,7 @@ async def test_wrong_argument_is_named(pay: Session, journal: Journal) -> None:
     }
     for name, value in [(name, each) for name, values in wrong.items() for each in values]:
         with pytest.raises(ConfigurationError, match=f"^{name} must be") as caught:
-            Reconciler(**{"session": pay, "journal": journal, name: value})
+            cast("Any", Reconciler)(**{"session": pay, "journal": journal, name: value})
 
         assert name == caught.value.field
 
