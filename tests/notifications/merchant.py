@@ -2,20 +2,19 @@
 
 import asyncio
 import itertools
-from collections import Counter
+import json
+from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from attrs import evolve
 
-from payasync import Credentials, Profile
+from payasync import Credentials, Profile, Session, SortedPairs
 from payasync.notifications import (
-    Added,
     Answer,
-    Claim,
     InboxEvent,
     Notification,
     Pace,
@@ -23,21 +22,27 @@ from payasync.notifications import (
     Receiver,
     SqliteInbox,
 )
-from payasync.sandbox import PROFILE
+from payasync.sandbox import PROFILE, Sandbox
 from payasync.testing import Signed, sign_notification
 from tests.inside import until
 
 SIGNED: Final = PROFILE
+
 UNSIGNED: Final = evolve(PROFILE, notification=evolve(PROFILE.notification, verification="none"))
+
 CREDENTIALS: Final = Credentials(
     "M1",
     secret_key="sk_1",
     signing_key="signing key of M1",
     notification_keys="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
 )
+
 NOW: Final = 1_800_000_000.0
+
 PAID: Final = {"outTradeNo": "T1", "status": "SBX_PAID", "totalAmt": 450, "currency": "CAD"}
+
 REFUNDED: Final = {"outRefundNo": "R1", "status": "SBX_SUCCEEDED"}
+
 RENEWED: Final = {"subscriptionId": "S1", "period": "2027-01", "status": "SBX_ACTIVE"}
 
 
@@ -83,6 +88,21 @@ class Clock:
         await until(passed)
 
 
+def tampering(name: str) -> Any:
+    """Return a method that counts its calls, may wait or fail, and then does what the inbox's does."""
+    method: Any = getattr(SqliteInbox, name)
+
+    async def call(self: "Tampered", *args: Any, **given: Any) -> Any:
+        self.calls[name] += 1
+        if gate := self.gates.get(name):
+            await gate.wait()
+        if error := self.errors.get(name):
+            raise error
+        return await method(self, *args, **given)
+
+    return call
+
+
 class Tampered(SqliteInbox):
     """An inbox whose methods a test can have wait or fail.
 
@@ -92,48 +112,14 @@ class Tampered(SqliteInbox):
         errors: By the name of a method, what its calls raise.
     """
 
+    add, claim, extend = map(tampering, ("add", "claim", "extend"))
+    handled, own, finish = map(tampering, ("handled", "own", "finish"))
+
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         super().__init__(path, clock=clock)
         self.calls = Counter[str]()
-        self.gates = dict[str, asyncio.Event]()
+        self.gates = defaultdict[str, asyncio.Event](asyncio.Event)
         self.errors = dict[str, Exception]()
-
-    async def add(self, received: Received) -> Added:
-        """Store a notification."""
-        await self._pass("add")
-        return await super().add(received)
-
-    async def claim(self, limit: int, lease: float) -> list[Claim]:
-        """Lease events."""
-        await self._pass("claim")
-        return await super().claim(limit, lease)
-
-    async def extend(self, claim: Claim, lease: float) -> bool:
-        """Extend a lease."""
-        await self._pass("extend")
-        return await super().extend(claim, lease)
-
-    async def handled(self, claim: Claim, handler: str, **given: Any) -> bool | None:
-        """Remember a handler."""
-        await self._pass("handled")
-        return await super().handled(claim, handler, **given)
-
-    async def own(self, claim: Claim, key: str, **given: Any) -> bool:
-        """Give an event another key."""
-        await self._pass("own")
-        return await super().own(claim, key, **given)
-
-    async def finish(self, claim: Claim, *args: Any, **given: Any) -> bool:
-        """End a lease."""
-        await self._pass("finish")
-        return await super().finish(claim, *args, **given)
-
-    async def _pass(self, name: str) -> None:
-        self.calls[name] += 1
-        if gate := self.gates.get(name):
-            await gate.wait()
-        if error := self.errors.get(name):
-            raise error
 
 
 def pace(clock: Clock) -> Pace:
@@ -141,11 +127,25 @@ def pace(clock: Clock) -> Pace:
     return Pace(clock=clock, sleep=clock.sleep, jitter=lambda bound: bound)
 
 
+class Got(list[Notification]):
+    """The notifications that a handler has got."""
+
+    @property
+    def ids(self) -> list[int | None]:
+        """Their events."""
+        return [each.id for each in self]
+
+    @property
+    def numbers(self) -> list[str | None]:
+        """The numbers of their orders."""
+        return [each.out_trade_no for each in self]
+
+
 class Shop:
     """A receiver of its own file, whose time stands still.
 
     Args:
-        folder: Holds the inbox.
+        folder: Holds the inbox; it is made if it is missing.
         settings: Any of `Receiver`.
     """
 
@@ -154,11 +154,12 @@ class Shop:
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.clock: Clock = settings.pop("clock", None) or Clock()
         self.path = folder / "inbox.db"
+        folder.mkdir(exist_ok=True)
         self.profile: Profile = settings.pop("profile", SIGNED)
         self.credentials: Credentials = settings.pop("credentials", CREDENTIALS)
-        inbox = settings.pop("inbox", None) or SqliteInbox(self.path, clock=self.clock)
+        self.inbox: Any = settings.pop("inbox", None) or Tampered(self.path, self.clock)
         self.receiver = Receiver(
-            profile=self.profile, credentials=self.credentials, inbox=inbox, pace=pace(self.clock), **settings
+            profile=self.profile, credentials=self.credentials, inbox=self.inbox, pace=pace(self.clock), **settings
         )
 
     def sign(self, data: Mapping[str, Any] = PAID, kind: str | None = "payment", **settings: Any) -> Signed:
@@ -176,24 +177,45 @@ class Shop:
         await self.take(data, kind, **settings)
         return await self.last()
 
+    async def received(self, raw: bytes, headers: Any = {}, kind: str | None = None) -> InboxEvent:  # noqa: B006 - read
+        """Have the receiver accept a body, dispatch it, and return its event."""
+        assert 200 == (await self.receiver.receive(raw, headers, kind)).status
+        return await self.last()
+
     async def last(self) -> InboxEvent:
         """Dispatch all that is due, and return the newest event."""
         await self.receiver.settle()
         return (await self.receiver.events())[-1]
 
+    async def later(self, *waits: float) -> InboxEvent:
+        """Let time pass, dispatch what is due after each wait, and return the newest event."""
+        for wait in waits:
+            self.clock.advance(wait)
+            await self.receiver.settle()
+        return await self.last()
+
     async def states(self) -> list[str]:
         """Return the states of all events."""
         return [each.state for each in await self.receiver.events()]
 
-    def recording(self, kind: str = "*", **settings: Any) -> list[Notification]:
-        """Register a handler that records its notifications, and return the list."""
-        got = list[Notification]()
+    async def keys(self) -> list[str]:
+        """Return the keys of all events."""
+        return [each.key for each in await self.receiver.events()]
+
+    async def verified(self) -> list[bool]:
+        """Return which events are verified."""
+        return [each.verified for each in await self.receiver.events()]
+
+    def recording(self, kind: str = "*", *, fails: int = 0, error: BaseException | None = None, **settings: Any) -> Got:
+        """Register a handler that records its notifications, and whose first calls fail, and return the list."""
+        got = Got()
 
         async def record(notification: Notification) -> None:
             got.append(notification)
+            if len(got) <= fails:
+                raise error or OSError("not now")
 
-        record.__qualname__ = f"recording_{next(self._ids)}"
-        self.receiver.on(kind, **settings)(record)
+        self.receiver.on(kind, **{"name": f"recording_{next(self._ids)}", **settings})(record)
         return got
 
 
@@ -205,6 +227,52 @@ async def opened(folder: Path, **settings: Any) -> AsyncGenerator[Shop]:
         yield shop
     finally:
         await shop.receiver.aclose(grace=0)
+
+
+def shared(profile: Profile, owner: Literal["", "shared", "merchant"] = "shared") -> Profile:
+    """Return a profile that says whose the service's key is."""
+    assert isinstance(profile.scheme, SortedPairs)
+    return evolve(profile, signature=evolve(profile.scheme, service_key=owner))
+
+
+class Hinted(Shop):
+    """A receiver of notifications that the service, which is the sandbox here, has to confirm."""
+
+    sandbox: Sandbox
+    pay: Session
+
+    async def send(self, data: dict[str, Any], kind: str = "payment") -> None:
+        """Have the receiver accept a hint, which anybody may send."""
+        raw = json.dumps({"type": self.profile.notification.kinds[kind][0], "data": data}).encode()
+        assert 200 == (await self.receiver.receive(raw, {})).status
+
+    async def hint(self, data: dict[str, Any], kind: str = "payment") -> InboxEvent:
+        """Have the receiver accept a hint, dispatch what is due, and return the newest event."""
+        await self.send(data, kind)
+        return await self.last()
+
+    async def failed_order(self) -> str:
+        """Return the number of an order that was declined three times, and can still be closed."""
+        order: str = await self.sandbox.given.pending_order()
+        for _ in range(3):
+            await self.sandbox.customer.decline(order)
+        return order
+
+    def asked(self, operation: str = "orders.query") -> int:
+        """Return how often the service was asked."""
+        return len(self.sandbox.ledger.calls(operation))
+
+
+@asynccontextmanager
+async def hinted(folder: Path, profile: Profile = UNSIGNED, **settings: Any) -> AsyncGenerator[Hinted]:
+    """Return such a receiver, closed at the end."""
+    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
+        shop = Hinted(folder, **{"profile": profile, "credentials": sandbox.credentials, "session": pay, **settings})
+        shop.sandbox, shop.pay = sandbox, pay
+        try:
+            yield shop
+        finally:
+            await shop.receiver.aclose(grace=0)
 
 
 def notification(data: Mapping[str, Any] = PAID, **facts: Any) -> Notification:

@@ -2,13 +2,15 @@
 
 import asyncio
 import itertools
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from attrs import evolve
 
-from payasync import Credentials, InvalidArgumentError, SessionClosedError, StorageError
+from payasync import Credentials, InvalidArgumentError, SessionClosedError, SignedHeader, StorageError
+from payasync.clocks import Clocks, use_clocks
 from payasync.notifications import Claim, InboxEvent, Notification, SqliteInbox
 from payasync.notifications.dispatcher import POLL_SECONDS
 from payasync.notifications.ingest import build_received as kept
@@ -25,6 +27,10 @@ from tests.notifications.merchant import (
     opened,
     received,
 )
+
+PLAIN: Final = SignedHeader(signature="X-Signature")
+SENT: Final = SignedHeader(signature="X-Signature", timestamp="X-Sent", text="{timestamp}{body}")
+FULL: Final = StorageError("the disk is full")
 
 
 class Hanging:
@@ -48,19 +54,37 @@ class Hanging:
         self.ended += 1
 
 
-async def fill(path: Path, clock: Clock, count: int) -> None:
-    """Add events to the inbox from another process, which has ended."""
-    inbox = SqliteInbox(path, clock=clock)
+async def begun(shop: Shop) -> Hanging:
+    """Have an event's handler begin, and hang."""
+    hanging = Hanging(shop)
+    await shop.take()
+    await until(lambda: hanging.running)
+    return hanging
+
+
+async def fill(inbox: SqliteInbox, count: int) -> None:
+    """Add events to the inbox."""
     for number in range(count):
         await inbox.add(received(f"payment:{number}"))
-    await inbox.aclose()
+
+
+async def left(shop: Shop) -> list[str]:
+    """Return the states of all events of a receiver that is closed."""
+    async with aclosing(SqliteInbox(shop.path)) as inbox:
+        return [each.state for each in await inbox.events()]
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every handler is quick."""
+    monkeypatch.setattr("payasync.notifications.dispatcher.QUICK_SECONDS", float("inf"))
 
 
 async def test_so_many_are_handled_at_once(tmp_path: Path) -> None:
     """At most `concurrency` handlers run together, and all events are handled in the end."""
     async with opened(tmp_path, concurrency=3) as shop:
         hanging = Hanging(shop)
-        await fill(shop.path, shop.clock, 8)
+        await fill(shop.inbox, 8)
         async with shop.receiver:
             await until(lambda: hanging.running == 3)
             await turns(100)
@@ -70,12 +94,10 @@ async def test_so_many_are_handled_at_once(tmp_path: Path) -> None:
             assert (3, 8, ["done"] * 8) == (hanging.most, hanging.ended, await shop.states())
 
 
-async def test_quick_events_are_claimed_many_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("quick")
+async def test_quick_events_are_claimed_many_at_a_time(tmp_path: Path) -> None:
     """While handlers are quick, each claim takes more events than can begin, and no more handlers run together."""
-    monkeypatch.setattr("payasync.notifications.dispatcher.QUICK_SECONDS", float("inf"))
-    clock = Clock()
-    inbox = Tampered(tmp_path / "inbox.db", clock)
-    async with opened(tmp_path, inbox=inbox, clock=clock, concurrency=2) as shop:
+    async with opened(tmp_path, concurrency=2) as shop:
         running, most = set[int | None](), list[int]()
 
         @shop.receiver.on("payment")
@@ -85,11 +107,11 @@ async def test_quick_events_are_claimed_many_at_a_time(tmp_path: Path, monkeypat
             await turns(3)
             running.remove(notification.id)
 
-        await fill(shop.path, shop.clock, 200)
+        await fill(shop.inbox, 200)
         await shop.receiver.settle()
 
         assert (2, 200) == (max(most), len(await shop.receiver.events("done", limit=1000)))
-        assert inbox.calls["claim"] < 20
+        assert shop.inbox.calls["claim"] < 20
 
 
 async def test_slow_handlers_leave_events_to_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,23 +124,33 @@ async def test_slow_handlers_leave_events_to_other_processes(tmp_path: Path, mon
         async def look(_: Notification) -> None:
             leased.append((await shop.states()).count("leased"))
 
-        await fill(shop.path, shop.clock, 20)
+        await fill(shop.inbox, 20)
         await shop.receiver.settle()
 
         assert (20, True) == (len(leased), max(leased) <= 4)
 
 
+class Suspended:
+    """A machine that a test suspends: its clock that counts a suspension jumps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        use_clocks(Clocks(boot=lambda: self.now))
+
+    def suspend(self) -> None:
+        """Let much time pass for nothing but this clock."""
+        self.now = 1e12
+
+
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(("lost", "is_suspended"), [(100, True), (0, True), (100, False)])
-async def test_event_whose_lease_was_lost_does_not_begin(
-    lost: int,
-    is_suspended: bool,  # noqa: FBT001 - a case
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_event_whose_lease_was_lost_does_not_begin(lost: int, tmp_path: Path, *, is_suspended: bool) -> None:
     """Of the events to begin later, only those begin that no other process has claimed, after a suspension too."""
-    monkeypatch.setattr("payasync.notifications.dispatcher.QUICK_SECONDS", float("inf"))
-    async with opened(tmp_path, concurrency=2, lease=30) as shop:
-        other = SqliteInbox(shop.path, clock=lambda: shop.clock() + 31)
+    machine = Suspended()
+    async with (
+        opened(tmp_path, concurrency=2, lease=30) as shop,
+        aclosing(SqliteInbox(shop.path, clock=lambda: shop.clock() + 31)) as other,
+    ):
         began, running, claimed = list[int | None](), set[int | None](), set[int | None]()
 
         @shop.receiver.on("payment")
@@ -128,50 +160,44 @@ async def test_event_whose_lease_was_lost_does_not_begin(
             if not claimed and (await shop.states()).count("leased") > 4:
                 claimed.update({each.event.id for each in await other.claim(lost, 30)} - running)
                 if is_suspended:
-                    monkeypatch.setattr("time.clock_gettime", lambda _: 1e12)
+                    machine.suspend()
                 else:
                     shop.clock.advance(10)
                     await until(lambda: shop.clock.sleeping(10))
             running.remove(notification.id)
 
-        await fill(shop.path, shop.clock, 20)
+        await fill(shop.inbox, 20)
         await shop.receiver.settle()
-        await other.aclose()
 
         assert {*range(1, 21)} == {*began, *claimed}
         assert len(began) == len({*began} - claimed)
 
 
 @pytest.mark.parametrize("during", ["expect", "handler"])
-@pytest.mark.parametrize("how", ["suspended", "cut off", "told"])
-async def test_no_handler_is_called_without_a_lease(
-    during: str,
-    how: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize("how", ["suspended", "cut off", "refused"])
+async def test_no_handler_is_called_without_a_lease(during: str, how: str, tmp_path: Path) -> None:
     """If the lease is lost in `expect` or a handler, or cannot be extended after a suspension, no handler is called.
 
     Nothing is stored then: the next lease decides. The receiver may know of the loss by an extension that is refused.
     """
-    clock = Clock()
-    inbox = Tampered(tmp_path / "inbox.db", clock)
-    async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
-        other = SqliteInbox(shop.path, clock=lambda: clock() + 31)
-        called, left = list[str](), list[InboxEvent]()
+    machine = Suspended()
+    async with (
+        opened(tmp_path, lease=30) as shop,
+        aclosing(SqliteInbox(shop.path, clock=lambda: shop.clock() + 31)) as other,
+    ):
+        called, before = list[str](), list[InboxEvent]()
 
         async def suspend() -> None:
             if how == "cut off":
-                inbox.errors["extend"] = FULL
+                shop.inbox.errors["extend"] = FULL
             else:
                 await other.claim(1, 30)
-            if how == "told":
-                clock.advance(10)
-                await until(lambda: clock.sleeping(10))
+            if how == "refused":
+                shop.clock.advance(10)
+                await until(lambda: shop.clock.sleeping(10))
             else:
-                # A test cannot suspend the machine. This is the clock that counts a suspension.
-                monkeypatch.setattr("time.clock_gettime", lambda _: 1e12)
-            left.extend(await shop.receiver.events())
+                machine.suspend()
+            before.extend(await shop.receiver.events())
 
         async def expect(_: Notification) -> dict[str, Any]:
             if during == "expect":
@@ -189,97 +215,88 @@ async def test_no_handler_is_called_without_a_lease(
             called.append("second")
 
         await shop.take()
-        await until(lambda: left)
+        await until(lambda: before)
         await shop.receiver.settle()
         events = await shop.receiver.events()
-        await other.aclose()
 
     assert ["first"] * (during == "handler") == called
-    assert ([1 if how == "cut off" else 2], left) == ([each.attempts for each in left], events)
+    assert ([1 if how == "cut off" else 2], before) == ([each.attempts for each in before], events)
 
 
-async def test_lease_is_extended_before_a_handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lease_is_extended_before_a_handler(tmp_path: Path) -> None:
     """After a suspension that no other process has noticed, the lease is extended once, and the handlers are called."""
-    clock = Clock()
-    inbox = Tampered(tmp_path / "inbox.db", clock)
-    async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
+    machine = Suspended()
+    async with opened(tmp_path, lease=30) as shop:
 
         def suspend(_: Notification) -> dict[str, Any]:
-            # A test cannot suspend the machine. This is the clock that counts a suspension.
-            monkeypatch.setattr("time.clock_gettime", lambda _: 1e12)
+            machine.suspend()
             return {}
 
         got = [shop.recording(expect=suspend) for _ in range(2)]
         state = (await shop.handled()).state
 
-        assert ("done", [1, 1], 1) == (state, [len(each) for each in got], inbox.calls["extend"])
+        assert ("done", [1, 1], 1) == (state, [len(each) for each in got], shop.inbox.calls["extend"])
 
 
 async def test_event_begins_before_the_end_of_another_is_stored(tmp_path: Path) -> None:
     """A handler that has ended makes room for the next event, also while the inbox has yet to store its end."""
-    clock = Clock()
-    inbox = Tampered(tmp_path / "inbox.db", clock)
-    async with opened(tmp_path, inbox=inbox, clock=clock, concurrency=1) as shop:
-        got = shop.recording()
-        inbox.gates["finish"] = asyncio.Event()
-        await fill(shop.path, shop.clock, 3)
+    async with opened(tmp_path, concurrency=1) as shop:
+        got, gate = shop.recording(), shop.inbox.gates["finish"]
+        await fill(shop.inbox, 3)
         settled = asyncio.create_task(shop.receiver.settle())
         await until(lambda: len(got) == 3)
-        inbox.gates["finish"].set()
+        gate.set()
         await settled
 
         assert ["done"] * 3 == await shop.states()
 
 
-async def test_what_another_process_keeps_is_found(shop: Shop) -> None:
+async def test_what_another_process_stores_is_found(shop: Shop) -> None:
     """The inbox is read every few seconds, because another process may have stored something."""
     got = shop.recording()
     await shop.receiver.settle()
     await until(lambda: shop.clock.sleeping(POLL_SECONDS))
-    await fill(shop.path, shop.clock, 1)
+    await fill(shop.inbox, 1)
     await shop.clock.run(lambda: got)
 
 
-async def test_retry_begins_by_itself(tmp_path: Path) -> None:
+async def test_retry_begins_by_itself(shop: Shop) -> None:
     """An event is dispatched when it is due, without any call."""
-    attempts = list[int]()
-    async with opened(tmp_path) as shop:
+    got = shop.recording(fails=99)
+    await shop.handled()
+    await shop.clock.run(lambda: len(got) >= 3, 0.5)
 
-        @shop.receiver.on("payment")
-        async def fail(notification: Notification) -> None:
-            attempts.append(notification.attempt)
-            raise ValueError("not now")
-
-        await shop.handled()
-        await shop.clock.run(lambda: len(attempts) >= 3, 0.5)
-
-        assert [1, 2, 3] == attempts[:3]
+    assert [1, 2, 3] == [each.attempt for each in got[:3]]
 
 
-async def test_lease_lasts_as_long_as_its_handler(tmp_path: Path) -> None:
-    """While a handler runs, the dispatcher extends the lease, so that no other process can claim the event."""
+@pytest.mark.parametrize("fails", [False, True])
+async def test_lease_lasts_as_long_as_its_handler(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, fails: bool
+) -> None:
+    """While a handler runs, its lease is extended, also after one extension failed, so that nobody else gets it."""
     async with opened(tmp_path, lease=30) as shop:
-        hanging = Hanging(shop)
-        await shop.take()
-        await until(lambda: hanging.running)
-        other = SqliteInbox(shop.path, clock=shop.clock)
+        hanging = await begun(shop)
+        if fails:
+            shop.inbox.errors["extend"] = FULL
+            shop.clock.advance(10)
+            await until(lambda: "cannot be extended: StorageError" in caplog.text)
+            shop.inbox.errors.clear()
+            await until(lambda: shop.clock.sleeping(10))
         for _ in range(12):
             shop.clock.advance(10)
             await until(lambda: shop.clock.sleeping(10))
-            assert [] == await other.claim(1, 30)
-        await other.aclose()
+            assert [] == await shop.inbox.claim(1, 30)
         hanging.open.set()
+        event = await shop.last()
 
-        assert ("done", 1) == ((await shop.last()).state, (await shop.last()).attempts)
+        assert ("done", 1) == (event.state, event.attempts)
 
 
 @pytest.mark.parametrize(("grace", "attempts"), [(0, 2), (60, 1)])
 async def test_closing_gives_back_what_it_cuts_off(grace: float, attempts: int, tmp_path: Path) -> None:
     """Within the grace, handlers end; after it they are cancelled, and their events are due again immediately."""
     async with opened(tmp_path) as shop:
-        hanging = Hanging(shop)
-        await shop.take()
-        await until(lambda: hanging.running)
+        hanging = await begun(shop)
         closing = asyncio.create_task(shop.receiver.aclose(grace=grace))
         await turns(100 if grace else 0)
         if grace:
@@ -293,10 +310,10 @@ async def test_closing_gives_back_what_it_cuts_off(grace: float, attempts: int, 
         assert ("done", attempts, 0) == (event.state, event.attempts, event.failures)
 
 
-async def test_closing_gives_back_what_has_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("quick")
+async def test_closing_gives_back_what_has_not_begun(tmp_path: Path) -> None:
     """Events that were claimed to begin later are due for others immediately, also while a handler may still end."""
-    monkeypatch.setattr("payasync.notifications.dispatcher.QUICK_SECONDS", float("inf"))
-    async with opened(tmp_path, concurrency=2) as shop:
+    async with opened(tmp_path, concurrency=2) as shop, aclosing(SqliteInbox(shop.path, clock=shop.clock)) as other:
         hanging, let_go = list[int | None](), asyncio.Event()
 
         @shop.receiver.on("payment")
@@ -305,8 +322,7 @@ async def test_closing_gives_back_what_has_not_begun(tmp_path: Path, monkeypatch
                 hanging.append(notification.id)
                 await let_go.wait()
 
-        await fill(shop.path, shop.clock, 90)
-        other = SqliteInbox(shop.path, clock=shop.clock)
+        await fill(other, 90)
         async with shop.receiver:
             await until(lambda: len(hanging) == 2)
             closing = asyncio.create_task(shop.receiver.aclose(grace=3600))
@@ -315,80 +331,73 @@ async def test_closing_gives_back_what_has_not_begun(tmp_path: Path, monkeypatch
                 leased = await other.events("leased") if len(leased) > 2 else leased
             let_go.set()
             await closing
-        await other.aclose()
 
         assert set(hanging) == {each.id for each in leased}
 
 
-async def test_closing_gives_back_what_is_about_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_gives_back_what_is_about_to_begin(tmp_path: Path) -> None:
     """If a shutdown cancels the extension of a lease before the handler begins, the event is due again immediately."""
-    ticks, clock = itertools.count(step=100.0), Clock()
-    monkeypatch.setattr("time.clock_gettime", lambda _: next(ticks))
-    inbox = Tampered(tmp_path / "inbox.db", clock)
-    async with opened(tmp_path, inbox=inbox, clock=clock) as shop:
+    ticks = itertools.count(step=100.0)
+    use_clocks(Clocks(boot=lambda: next(ticks)))
+    async with opened(tmp_path) as shop:
         got = shop.recording()
-        inbox.gates["extend"] = asyncio.Event()
+        shop.inbox.gates["extend"] = asyncio.Event()
         await shop.take()
-        await until(lambda: inbox.calls["extend"])
+        await until(lambda: shop.inbox.calls["extend"])
         await shop.receiver.aclose(grace=0)
-    left = SqliteInbox(shop.path, clock=clock)
-    states = [each.state for each in await left.events()]
-    await left.aclose()
 
-    assert ([], ["pending"]) == (got, states)
+    assert ([], ["pending"]) == (got, await left(shop))
 
 
 async def test_end_that_is_cut_off_is_stored(tmp_path: Path) -> None:
     """If a shutdown cancels the storing of a handler's success, it is stored all the same, and not called again."""
-    clock = Clock()
-    inbox = Tampered(tmp_path / "inbox.db", clock)
-    async with opened(tmp_path, inbox=inbox, clock=clock) as shop:
-        got = shop.recording()
-        inbox.gates["finish"] = asyncio.Event()
+    async with opened(tmp_path) as shop:
+        got, gate = shop.recording(), shop.inbox.gates["finish"]
         await shop.take()
-        await until(lambda: inbox.calls["finish"])
+        await until(lambda: shop.inbox.calls["finish"])
         closing = asyncio.create_task(shop.receiver.aclose(grace=0))
-        await until(lambda: inbox.calls["finish"] == 2)
-        inbox.gates["finish"].set()
+        await until(lambda: shop.inbox.calls["finish"] == 2)
+        gate.set()
         await closing
-    async with opened(tmp_path) as next_one:
-        got += next_one.recording()
-        event = await next_one.last()
 
-        assert ("done", 1, 1) == (event.state, event.attempts, len(got))
+    assert (1, ["done"]) == (len(got), await left(shop))
 
 
-async def test_last_mark_and_the_end_are_stored_together(tmp_path: Path) -> None:
+async def test_last_mark_and_the_end_are_stored_together(shop: Shop) -> None:
     """The mark of the last handler does not take a transaction of its own."""
-    clock = Clock()
-    inbox = Tampered(tmp_path / "inbox.db", clock)
-    async with opened(tmp_path, inbox=inbox, clock=clock) as shop:
-        shop.recording(name="credit")
-        await shop.take()
+    shop.recording(name="credit")
 
-        assert {"credit"} == (await shop.last()).handled
-        assert (0, 1) == (inbox.calls["handled"], inbox.calls["finish"])
+    assert {"credit"} == (await shop.handled()).handled
+    assert (0, 1) == (shop.inbox.calls["handled"], shop.inbox.calls["finish"])
+
+
+class Late(Tampered):
+    """An inbox whose claims of events that were leased before return late, or all claims.
+
+    Attributes:
+        claimed: Some events were leased.
+        go_on: Lets the claims return.
+        attempts: Of the events.
+    """
+
+    def __init__(self, path: Path, clock: Clock, attempts: int) -> None:
+        super().__init__(path, clock)
+        self.claimed, self.go_on, self.attempts = asyncio.Event(), asyncio.Event(), attempts
+
+    async def claim(self, limit: int, lease: float) -> list[Claim]:
+        """Lease, and return late."""
+        claims = await SqliteInbox.claim(self, limit, lease)
+        if any(each.event.attempts >= self.attempts for each in claims):
+            self.claimed.set()
+            await self.go_on.wait()
+        return claims
 
 
 async def test_closing_begins_nothing_more(tmp_path: Path) -> None:
     """An event that is claimed while the receiver closes is given back, and no handler is called."""
-
-    class Late(SqliteInbox):
-        """An inbox whose claims return late."""
-
-        claimed = asyncio.Event()
-        go_on = asyncio.Event()
-
-        async def claim(self, limit: int, lease: float) -> list[Claim]:
-            """Lease, and return late."""
-            claims = await super().claim(limit, lease)
-            self.claimed.set()
-            await self.go_on.wait()
-            return claims
-
     clock = Clock()
-    await fill(tmp_path / "late.db", clock, 2)
-    inbox = Late(tmp_path / "late.db", clock=clock)
+    inbox = Late(tmp_path / "inbox.db", clock, 1)
+    await fill(inbox, 2)
     async with opened(tmp_path, inbox=inbox, clock=clock) as shop:
         got = shop.recording()
         async with shop.receiver:
@@ -397,34 +406,30 @@ async def test_closing_begins_nothing_more(tmp_path: Path) -> None:
             await turns(100)
             inbox.go_on.set()
             await closing
-    left = SqliteInbox(tmp_path / "late.db", clock=clock)
-    states = [each.state for each in await left.events()]
-    await left.aclose()
 
-    assert ([], ["pending", "pending"]) == (got, states)
+    assert ([], ["pending", "pending"]) == (got, await left(shop))
 
 
-async def test_handler_that_will_not_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_handler_that_will_not_end_is_left(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """A handler that swallows its cancellation does not keep a server from ending."""
     monkeypatch.setattr("payasync.notifications.dispatcher.CANCELLATION_SECONDS", 0.01)
-    async with opened(tmp_path) as shop:
-        running, let_go, swallowed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    running, let_go, swallowed = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-        @shop.receiver.on("payment")
-        async def stubborn(_: Notification) -> None:
-            running.set()
-            while not let_go.is_set():
-                try:
-                    await let_go.wait()
-                except asyncio.CancelledError:
-                    swallowed.set()
+    @shop.receiver.on("payment")
+    async def stubborn(_: Notification) -> None:
+        running.set()
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                swallowed.set()
 
-        await shop.take()
-        await running.wait()
-        await asyncio.wait_for(shop.receiver.aclose(grace=0), 30)
-        let_go.set()
+    await shop.take()
+    await running.wait()
+    await asyncio.wait_for(shop.receiver.aclose(grace=0), 30)
+    let_go.set()
 
-        assert swallowed.is_set()
+    assert swallowed.is_set()
 
 
 async def test_handlers_that_hang_do_not_stop_the_others(tmp_path: Path) -> None:
@@ -470,60 +475,47 @@ async def test_settling_that_is_given_up_harms_nobody(shop: Shop) -> None:
     assert "done" == (await shop.last()).state
 
 
-FULL: Final = StorageError("the disk is full")
-
-
-async def test_inbox_that_cannot_be_read_is_asked_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_inbox_that_cannot_be_read_is_read_again(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     """If the inbox cannot be read, `settle` raises the error. The loop goes on, and handles the events later."""
-    clock = Clock()
-    inbox = Tampered(tmp_path / "failing.db", clock)
-    async with opened(tmp_path, inbox=inbox, clock=clock) as shop:
-        got = shop.recording()
-        inbox.errors["claim"] = FULL
-        await shop.take()
-        with pytest.raises(StorageError, match="disk is full"):
-            await shop.receiver.settle()
-        inbox.errors.clear()
-        await shop.clock.run(lambda: got)
+    got = shop.recording()
+    shop.inbox.errors["claim"] = FULL
+    await shop.take()
+    with pytest.raises(StorageError, match="disk is full"):
+        await shop.receiver.settle()
+    shop.inbox.errors.clear()
+    await shop.clock.run(lambda: got)
 
-        assert "cannot be read: StorageError" in caplog.text
+    assert "cannot be read: StorageError" in caplog.text
 
 
 async def test_end_that_cannot_be_written_comes_with_the_lease(tmp_path: Path) -> None:
     """If the inbox cannot store that an event is done, the event has a second attempt after the lease."""
-    clock = Clock()
-    inbox = Tampered(tmp_path / "failing.db", clock)
-    async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
-        got = shop.recording()
-        inbox.errors |= {"finish": FULL, "extend": FULL}
-        await shop.take()
-        await until(lambda: got)
-        await shop.receiver.settle()
-        inbox.errors.clear()
-        clock.advance(31)
-        event = await shop.last()
+    async with opened(tmp_path, lease=30) as shop:
+        shop.recording()
+        shop.inbox.errors |= {"finish": FULL, "extend": FULL}
+        await shop.handled()
+        shop.inbox.errors.clear()
+        event = await shop.later(31)
 
         assert ("done", 2) == (event.state, event.attempts)
 
 
-async def lose_lease(shop: Shop, inbox: Tampered) -> None:
+async def lose_lease(shop: Shop) -> None:
     """Let a lease end, and the receiver lease the event again."""
     before = (await shop.receiver.events())[0].attempts
-    inbox.errors["extend"] = FULL
+    shop.inbox.errors["extend"] = FULL
     while (await shop.receiver.events())[0].attempts == before:
         shop.clock.advance(31)
-    inbox.errors.clear()
+    shop.inbox.errors.clear()
 
 
 async def test_each_of_several_handlers_is_called_once_though_the_lease_was_lost(tmp_path: Path) -> None:
     """If the lease is lost while the first handler runs, its success counts, and the others are called after it."""
-    clock = Clock()
-    inbox = Tampered(tmp_path / "inbox.db", clock)
-    async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
+    async with opened(tmp_path, lease=30) as shop:
         first, others = Hanging(shop), [shop.recording(), shop.recording()]
         await shop.take()
         await until(lambda: first.running)
-        await lose_lease(shop, inbox)
+        await lose_lease(shop)
         first.open.set()
         event = await shop.last()
 
@@ -533,86 +525,42 @@ async def test_each_of_several_handlers_is_called_once_though_the_lease_was_lost
 
 async def test_handler_that_ends_while_its_event_is_leased_again_is_not_called_again(tmp_path: Path) -> None:
     """If a handler ends before the receiver learns that it has leased the event again, its success counts, too."""
-
-    class Late(Tampered):
-        """An inbox whose claims return late, once an event was leased again."""
-
-        gate = asyncio.Event()
-
-        async def claim(self, limit: int, lease: float) -> list[Claim]:
-            """Lease, and return late."""
-            claims = await super().claim(limit, lease)
-            if any(each.event.attempts > 1 for each in claims):
-                await self.gate.wait()
-            return claims
-
     clock = Clock()
-    inbox = Late(tmp_path / "inbox.db", clock)
+    inbox = Late(tmp_path / "inbox.db", clock, 2)
     async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
-        hanging = Hanging(shop)
-        await shop.take()
-        await until(lambda: hanging.running)
-        await lose_lease(shop, inbox)
+        hanging = await begun(shop)
+        await lose_lease(shop)
         hanging.open.set()
         await until(lambda: inbox.calls["finish"])
         await shop.states()
         await turns(100)
-        inbox.gate.set()
+        inbox.go_on.set()
 
         assert ("done", 1) == ((await shop.last()).state, hanging.ended)
 
 
 async def test_event_that_no_handler_got_before_the_lease_was_lost_is_handled(tmp_path: Path) -> None:
     """If the lease is lost before a handler is called, what was found without a lease does not count."""
-    clock = Clock()
-    inbox = Tampered(tmp_path / "inbox.db", clock)
-    async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
+    async with opened(tmp_path, lease=30) as shop:
         got = shop.recording()
-        await shop.handled(time=clock.now - 3600)
-        inbox.gates["own"] = asyncio.Event()
+        await shop.handled(time=shop.clock.now - 3600)
+        gate = shop.inbox.gates["own"]
         await shop.receiver.replay(1)
-        await until(lambda: inbox.calls["own"])
-        await lose_lease(shop, inbox)
-        inbox.gates["own"].set()
+        await until(lambda: shop.inbox.calls["own"])
+        await lose_lease(shop)
+        gate.set()
 
         assert ("done", 1) == ((await shop.last()).state, len(got))
-
-
-async def test_lease_that_cannot_be_extended_is_extended_later(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """If extending a lease fails once, the dispatcher extends it later, and nobody else gets the event."""
-    clock = Clock()
-    inbox = Tampered(tmp_path / "failing.db", clock)
-    async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
-        hanging = Hanging(shop)
-        await shop.take()
-        await until(lambda: hanging.running)
-        inbox.errors["extend"] = FULL
-        clock.advance(10)
-        await until(lambda: "cannot be extended: StorageError" in caplog.text)
-        inbox.errors.clear()
-        for _ in range(3):
-            await until(lambda: clock.sleeping(10))
-            clock.advance(10)
-        await until(lambda: clock.sleeping(10))
-        claims = await inbox.claim(1, 30)
-        hanging.open.set()
-
-        assert ([], "done") == (claims, (await shop.last()).state)
 
 
 async def test_done_events_are_forgotten_after_the_retention(shop: Shop) -> None:
     """Done events are deleted after the retention; parked ones stay."""
     shop.recording("payment")
     await shop.take()
-    await shop.take({"outRefundNo": "R1"}, "refund")
-    await shop.receiver.settle()
-    shop.clock.advance(30 * 86400)
-    await shop.receiver.settle()
+    await shop.handled({"outRefundNo": "R1"}, "refund")
+    await shop.later(30 * 86400)
     before = await shop.states()
-    shop.clock.advance(3601)
-    await shop.receiver.settle()
+    await shop.later(3601)
 
     assert (["done", "parked"], ["parked"]) == (before, await shop.states())
 
@@ -625,13 +573,10 @@ async def test_event_without_a_signed_time_is_known_for_ever(tmp_path: Path) -> 
     shape = evolve(SIGNED.notification, verification="body", signature="data.sign", time="")
     credentials = Credentials("M1", service_keys="a key of the service")
     async with opened(tmp_path, profile=evolve(SIGNED, notification=shape), credentials=credentials) as shop:
-        got = shop.recording("payment")
-        told = shop.sign(PAID)
+        got, signed = shop.recording("payment"), shop.sign(PAID)
         for _ in range(3):
-            assert 200 == (await shop.receiver.receive(told.raw, told.headers)).status
-            await shop.receiver.settle()
-            shop.clock.advance(31 * 86400)
-            await shop.receiver.settle()
+            await shop.received(signed.raw, signed.headers)
+            await shop.later(31 * 86400)
         (event,) = await shop.receiver.events()
 
         assert (1, "done", 'payment:["T1","SBX_PAID"]') == (len(got), event.state, event.key)
@@ -647,9 +592,12 @@ async def test_event_without_a_signed_time_is_known_for_ever(tmp_path: Path) -> 
         ({"verification": "body", "signature": "data.sign", "time": "data.at"}, False),
         ({"verification": "body", "signature": "data.sign", "time": "timestamp", "event_time": ""}, True),
         ({"verification": "body", "signature": "data.sign", "time": ""}, True),
+        ({"verification": "header", "time": "", "header": PLAIN}, True),
+        ({"verification": "header", "time": "data.at", "header": PLAIN}, False),
+        ({"verification": "header", "time": "", "header": SENT}, False),
     ],
 )
-def test_what_bounds_how_late_it_comes(changes: dict[str, Any], lasting: bool) -> None:  # noqa: FBT001 - expected
+def test_what_bounds_how_late_it_comes(changes: dict[str, Any], *, lasting: bool) -> None:
     """Only a signed time limits how late a notification can arrive. A custom verifier does not."""
     profile = evolve(SIGNED, notification=evolve(SIGNED.notification, **changes))
     keys = Credentials("M1", service_keys="of the service", notification_keys=CREDENTIALS.notification_keys)
@@ -660,33 +608,24 @@ def test_what_bounds_how_late_it_comes(changes: dict[str, Any], lasting: bool) -
 
 
 async def test_closed_receiver_says_so(shop: Shop) -> None:
-    """`settle` and `async with` fail on a closed receiver; a second `aclose` does nothing."""
-    await shop.take()
+    """`settle` and `async with` fail on a receiver that is closed, or closes. A second `aclose` does nothing."""
+    await begun(shop)
+    settling = asyncio.create_task(shop.receiver.settle())
+    await turns(10)
+    await shop.receiver.aclose(grace=0)
     await shop.receiver.aclose()
-    await shop.receiver.aclose()
-    for use in (shop.receiver.settle, shop.receiver.__aenter__):
+    for use in (lambda: settling, shop.receiver.settle, shop.receiver.__aenter__):
         with pytest.raises(SessionClosedError, match="Make a new one"):
             await use()
 
 
-async def test_who_settles_while_it_closes_is_told(shop: Shop) -> None:
-    """If the receiver is closed during a call of `settle`, the call fails."""
-    hanging = Hanging(shop)
-    await shop.take()
-    await until(lambda: hanging.running)
-    settling = asyncio.create_task(shop.receiver.settle())
-    await turns(10)
-    await shop.receiver.aclose(grace=0)
-    with pytest.raises(SessionClosedError):
-        await settling
-
-
-@pytest.mark.parametrize("grace", [-1, float("nan"), "5", None, True])
-async def test_grace_is_a_number_of_seconds(grace: Any, shop: Shop) -> None:
+async def test_grace_is_a_number_of_seconds(shop: Shop) -> None:
     """A wrong grace is refused, and the receiver is left open."""
     shop.recording()
-    with pytest.raises(InvalidArgumentError, match="grace must be"):
-        await shop.receiver.aclose(grace)
+    wrong: tuple[Any, ...] = (-1, float("nan"), "5", None, True)
+    for grace in wrong:
+        with pytest.raises(InvalidArgumentError, match="grace must be"):
+            await shop.receiver.aclose(grace)
 
     assert 200 == (await shop.take()).status
 
@@ -694,11 +633,6 @@ async def test_grace_is_a_number_of_seconds(grace: Any, shop: Shop) -> None:
 def test_loop_that_ends_gives_back_what_it_cuts_off(tmp_path: Path) -> None:
     """If a script ends without closing its receiver, interrupted events are due again immediately."""
     shop = Shop(tmp_path)
-    hanging = Hanging(shop)
-
-    async def leave() -> None:
-        await shop.take()
-        await until(lambda: hanging.running)
 
     async def come_back() -> list[str]:
         hanging.open.set()
@@ -707,6 +641,6 @@ def test_loop_that_ends_gives_back_what_it_cuts_off(tmp_path: Path) -> None:
         await shop.receiver.aclose()
         return states
 
-    asyncio.run(leave())
+    hanging = asyncio.run(begun(shop))
 
     assert (["done"], 1) == (asyncio.run(come_back()), hanging.ended)
