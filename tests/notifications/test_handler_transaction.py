@@ -12,14 +12,14 @@ from typing import Any, Final
 import aiosqlite
 import psycopg
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 from psycopg.conninfo import make_conninfo
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 from sqlalchemy.pool import NullPool
 
-from payasync import ConfigurationError, Credentials
+from payasync import ConfigurationError
 from payasync.notifications import Notification, handler_transaction
 from payasync.notifications.handler_transaction import TABLE, Begin, HandlerTransaction, build_insert, hash_mark
 from tests.inside import until
@@ -33,7 +33,7 @@ from tests.notifications.databases import (
     credited_in,
     until_done,
 )
-from tests.notifications.merchant import NOW, PAID, Clock, Shop, Tampered, opened
+from tests.notifications.merchant import CREDENTIALS, NOW, PAID, Clock, Shop, opened
 
 AT: Final = datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -86,77 +86,54 @@ async def test_receiver_has_the_effect_once(database: Database, shop: Shop) -> N
     @shop.receiver.on("payment")
     async def fail_once(notification: Notification) -> None:
         if notification.attempt == 1:
-            with sqlite3.connect(shop.path, isolation_level=None) as inbox:
+            with connected(shop.path) as inbox:
                 inbox.execute("DELETE FROM handled")
-            inbox.close()
             raise ValueError("the process ends before the inbox has noted what is done")
 
-    first = await shop.handled()
-    shop.clock.advance(1)
-    second = await shop.last()
+    first, second = await shop.handled(), await shop.later(1)
 
     assert ("pending", "done", [1], 1) == (first.state, second.state, handled, database.count())
 
 
-async def test_two_handlers_of_one_event_have_both_effects(tmp_path: Path) -> None:
+async def test_two_handlers_of_one_event_have_both_effects(shop: Shop, tmp_path: Path) -> None:
     """A mark belongs to one handler: two handlers of an event in one database both have their effects."""
     database = by_sqlite3(tmp_path / "shop.db")
-    async with opened(tmp_path) as shop:
-        for name in ("one", "two"):
+    for name in ("one", "two"):
+        shop.receiver.on("payment", name=name, transaction=database.begin)(credited_in(database))
+    await shop.handled()
+    await shop.handled({**PAID, "status": "SBX_CLOSED"})
 
-            async def handle(_: Notification, connection: Any) -> None:
-                await database.effect(connection)
-
-            handle.__qualname__ = name
-            shop.receiver.on("payment", transaction=database.begin)(handle)
-        await shop.handled()
-        await shop.handled({**PAID, "status": "SBX_CLOSED"})
-
-        assert 4 == database.count()
+    assert 4 == database.count()
 
 
 async def test_effect_is_had_once_though_two_had_the_lease(tmp_path: Path) -> None:
     """If a receiver stalls past its lease, it calls no further handler for that event, and stores nothing."""
-    database, mailed = by_sqlite3(tmp_path / "shop.db"), list[str]()
-    inboxes = [Tampered(tmp_path / "inbox.db", Clock(NOW + ahead)) for ahead in (0, 31)]
-    going = inboxes[0].gates["handled"] = asyncio.Event()
+    database = by_sqlite3(tmp_path / "shop.db")
     async with (
-        opened(tmp_path, inbox=inboxes[0], lease=30) as first,
-        opened(tmp_path, inbox=inboxes[1], lease=30, clock=Clock(NOW + 31)) as second,
+        opened(tmp_path, lease=30) as first,
+        opened(tmp_path, lease=30, clock=Clock(NOW + 31)) as second,
     ):
-        for name, shop in (("first", first), ("second", second)):
-
-            async def mail(_: Notification, name: str = name) -> None:
-                mailed.append(name)
-
-            shop.receiver.on("payment", transaction=database.begin)(credited_in(database))
-            shop.receiver.on("payment", name="mail")(mail)
+        going = first.inbox.gates["handled"]
+        for shop in (first, second):
+            shop.receiver.on("payment", name="credit", transaction=database.begin)(credited_in(database))
+        mailed = [shop.recording(name="mail") for shop in (first, second)]
         await first.take()
-        await until(lambda: inboxes[0].calls["handled"])
+        await until(lambda: first.inbox.calls["handled"])
         done = await second.last()
         going.set()
         await first.receiver.settle()
 
-        assert (1, ["second"], "done") == (database.count(), mailed, done.state)
+        assert (1, [0, 1], "done") == (database.count(), [len(each) for each in mailed], done.state)
         assert [done] == await first.receiver.events()
-
-
-async def handled_anew(
-    folder: Path, database: Database, handler: Any, name: str | None = None, **settings: Any
-) -> None:
-    """Have the same event handled by a new process, which has only the shop's database."""
-    async with opened(folder, **settings) as shop:
-        shop.receiver.on("payment", name=name, transaction=database.begin)(handler)
-        await shop.handled()
-    shop.path.unlink()
 
 
 async def test_two_merchants_share_a_database(tmp_path: Path) -> None:
     """If two merchants share a database, order T1 of each has its effect."""
     database = by_sqlite3(tmp_path / "shop.db")
     for merchant in ("M1", "M2"):
-        credentials = Credentials(merchant, notification_keys="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-        await handled_anew(tmp_path, database, credited_in(database), credentials=credentials)
+        async with opened(tmp_path / merchant, credentials=evolve(CREDENTIALS, merchant_id=merchant)) as shop:
+            shop.receiver.on("payment", transaction=database.begin)(credited_in(database))
+            await shop.handled()
 
     assert 2 == database.count()
 
@@ -204,29 +181,25 @@ async def test_transaction_must_give_a_connection(begin: Any, says: str) -> None
         await HandlerTransaction(begin).run_once("ab", AT, lambda _: asyncio.sleep(0))
 
 
-async def test_swallowed_error_is_no_success(tmp_path: Path) -> None:
+async def test_swallowed_error_is_no_success(shop: Shop, tmp_path: Path) -> None:
     """If the context manager swallows the handler's error, the event stays pending with that reason, and is retried."""
     database = by_sqlite3(tmp_path / "shop.db")
 
     @contextmanager
     def begin() -> Generator[sqlite3.Connection]:
-        with suppress(ValueError), closing(sqlite3.connect(tmp_path / "shop.db")) as connection, connection:
+        with suppress(ValueError), connected(tmp_path / "shop.db") as connection:
             yield connection
 
-    async with opened(tmp_path) as shop:
+    @shop.receiver.on("payment", transaction=begin)
+    async def paid(notification: Notification, connection: Any) -> None:
+        await database.effect(connection)
+        if notification.attempt == 1:
+            raise ValueError("not now")
 
-        @shop.receiver.on("payment", transaction=begin)
-        async def paid(notification: Notification, connection: Any) -> None:
-            await database.effect(connection)
-            if notification.attempt == 1:
-                raise ValueError("not now")
+    first, second = await shop.handled(), await shop.later(1)
 
-        first = await shop.handled()
-        shop.clock.advance(1)
-        second = await shop.last()
-
-        assert ("pending", "done", 1) == (first.state, second.state, database.count())
-        assert "swallowed an error" in first.reason
+    assert ("pending", "done", 1) == (first.state, second.state, database.count())
+    assert "swallowed an error" in first.reason
 
 
 UNDONE: Final = "a failed statement or a rollback has undone it"
@@ -264,8 +237,7 @@ async def test_statement_that_fails_in_silence_is_no_success(
 
     first = await shop.handled()
     undone = (database.count(), database.marks())
-    shop.clock.advance(1)
-    second = await shop.last()
+    second = await shop.later(1)
 
     assert ("pending", (0, 0), "done", 1) == (first.state, undone, second.state, database.count())
     assert UNDONE in first.reason
@@ -281,22 +253,8 @@ def test_mark_is_a_literal() -> None:
 
 
 LOST: Final = "is not there afterwards: its context manager must commit"
+
 LEFT: Final = "stays after an error, which must undo it"
-
-
-def async_sessions(path: Path) -> Begin:
-    """Return SQLAlchemy's asynchronous session factory, whose sessions do not commit by themselves."""
-    return async_sessionmaker(create_async_engine(f"sqlite+aiosqlite:///{path}", poolclass=NullPool))
-
-
-def sessions(path: Path) -> Begin:
-    """Return SQLAlchemy's synchronous session factory, whose sessions do not commit by themselves."""
-    return sessionmaker(create_engine(f"sqlite:///{path}", poolclass=NullPool))
-
-
-def aiosqlite_connections(path: Path) -> Begin:
-    """Return what gives a connection of aiosqlite's, and commits nothing."""
-    return lambda: aiosqlite.connect(path)
 
 
 def autocommit(path: Path) -> Begin:
@@ -311,7 +269,7 @@ def autocommit(path: Path) -> Begin:
 
 
 def committing_always(path: Path, *undone: type[BaseException]) -> Begin:
-    """Return a context manager that commits, even after an error."""
+    """Return a context manager that commits, even after an error that is not one of these."""
 
     @contextmanager
     def begin() -> Generator[sqlite3.Connection]:
@@ -327,11 +285,6 @@ def committing_always(path: Path, *undone: type[BaseException]) -> Begin:
     return begin
 
 
-def committing_cancelled(path: Path) -> Begin:
-    """Return a context manager that undoes errors, and commits after a cancellation."""
-    return committing_always(path, Exception)
-
-
 def swallowing(path: Path) -> Begin:
     """Return a context manager that swallows every error."""
 
@@ -343,28 +296,25 @@ def swallowing(path: Path) -> Begin:
     return begin
 
 
-def marked(path: Path) -> int:
-    """Return how many marks are in a file."""
-    with connected(path) as connection, suppress(sqlite3.OperationalError):  # there is no table
-        return int(connection.execute("SELECT count(*) FROM payasync_handled").fetchone()[0])
-    return 0
+WRONG: Final[dict[str, tuple[Callable[[Path], Any], str]]] = {
+    "sessions": (lambda path: sessionmaker(create_engine(f"sqlite:///{path}", poolclass=NullPool)), LOST),
+    "asynchronous sessions": (
+        lambda path: async_sessionmaker(create_async_engine(f"sqlite+aiosqlite:///{path}", poolclass=NullPool)),
+        LOST,
+    ),
+    "aiosqlite's connections": (lambda path: lambda: aiosqlite.connect(path), LOST),
+    "each statement is committed": (autocommit, LEFT),
+    "errors are committed": (committing_always, LEFT),
+    "cancellations are committed": (lambda path: committing_always(path, Exception), LEFT),
+    "errors are swallowed": (swallowing, "swallowed an error"),
+}
+"""What is no transaction, and what is said of it. SQLAlchemy's sessions and aiosqlite's connections do not commit."""
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        (async_sessions, LOST),
-        (sessions, LOST),
-        (aiosqlite_connections, LOST),
-        (autocommit, LEFT),
-        (committing_always, LEFT),
-        (committing_cancelled, LEFT),
-        (swallowing, "swallowed an error"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "says"), WRONG.values(), ids=WRONG)
 @pytest.mark.parametrize("statement", [TABLE, ""], ids=["table is there", "table is missing"])
-async def test_what_is_no_transaction_is_told_apart(
-    wrong: Callable[[Path], Begin], says: str, statement: str, tmp_path: Path
+async def test_what_is_no_transaction_is_refused(
+    wrong: Callable[[Path], Any], says: str, statement: str, tmp_path: Path
 ) -> None:
     """If `transaction` fails to commit or to roll back, `check` raises `ConfigurationError` and leaves no mark."""
     path = tmp_path / "shop.db"
@@ -376,34 +326,36 @@ async def test_what_is_no_transaction_is_told_apart(
     assert ("transaction", 0) == (caught.value.field, marked(path))
 
 
+async def test_server_commits_each_statement(postgres_dsn: str) -> None:
+    """If an asyncpg connection commits each statement, `check` raises `ConfigurationError` and leaves no mark."""
+
+    @asynccontextmanager
+    async def begin() -> AsyncGenerator[Any]:
+        connection = await asyncpg_connection(postgres_dsn)  # outside of a transaction, as asyncpg's pool gives it
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    with pytest.raises(ConfigurationError, match=LEFT):
+        await HandlerTransaction(begin).check()
+
+    assert 0 == by_psycopg(postgres_dsn).marks()
+
+
+def marked(path: Path) -> int:
+    """Return how many marks are in a file."""
+    with connected(path) as connection, suppress(sqlite3.OperationalError):  # there is no table
+        return int(connection.execute("SELECT count(*) FROM payasync_handled").fetchone()[0])
+    return 0
+
+
 async def test_one_connection_for_all_is_no_transaction(tmp_path: Path) -> None:
     """If `transaction` gives one shared connection, nothing is rolled back, and `check` raises `ConfigurationError`."""
     with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, pytest.raises(ConfigurationError, match=LEFT):
         await HandlerTransaction(lambda: nullcontext(connection)).check()
 
     assert 0 == marked(tmp_path / "shop.db")
-
-
-def autocommit_of_asyncpg(dsn: str) -> Begin:
-    """Return what gives a connection of asyncpg's, as its pool does: outside of a transaction."""
-
-    @asynccontextmanager
-    async def begin() -> AsyncGenerator[Any]:
-        connection = await asyncpg_connection(dsn)
-        try:
-            yield connection
-        finally:
-            await connection.close()
-
-    return begin
-
-
-async def test_server_is_asked_no_less(postgres_dsn: str) -> None:
-    """If an asyncpg connection commits each statement, `check` raises `ConfigurationError` and leaves no mark."""
-    with pytest.raises(ConfigurationError, match=LEFT):
-        await HandlerTransaction(autocommit_of_asyncpg(postgres_dsn)).check()
-    with psycopg.connect(postgres_dsn) as connection:
-        assert (0,) == connection.execute("SELECT count(*) FROM payasync_handled").fetchone()
 
 
 async def test_proof_leaves_nothing_behind(database: Database) -> None:
@@ -514,64 +466,47 @@ class Books:
         return tried
 
 
-async def test_wrong_transaction_is_found_as_the_receiver_is_entered(shop: Shop, tmp_path: Path) -> None:
-    """If `transaction` is wrong, entering the receiver raises `ConfigurationError`, and notifications get 503."""
-
-    @shop.receiver.on("payment", transaction=sessions(tmp_path / "shop.db"))
-    async def credited(_: Notification, __: Any) -> None: ...
-
-    with pytest.raises(ConfigurationError, match=LOST):
-        await shop.receiver.__aenter__()
-    signed = shop.sign()
-    answer = await shop.receiver.receive(signed.raw, signed.headers)
-
-    assert 503 == answer.status
-
-
 async def test_wrong_transaction_calls_no_handler(tmp_path: Path) -> None:
-    """If `transaction` is wrong and nobody enters the receiver, no handler is called, and the event ends as dead."""
+    """If `transaction` is wrong, entering the receiver raises `ConfigurationError`, and notifications get 503.
+
+    If nobody enters the receiver, no handler is called, and the event ends as dead.
+    """
+    called = list[Notification]()
+
+    async def credited(notification: Notification, _: Any) -> None:
+        called.append(notification)
+
+    async with opened(tmp_path) as shop:
+        shop.receiver.on("payment", transaction=autocommit(tmp_path / "shop.db"))(credited)
+        with pytest.raises(ConfigurationError, match=LEFT):
+            await shop.receiver.__aenter__()
+        answer = await shop.take()
     async with opened(tmp_path, attempts=2) as shop:
-        called = list[Notification]()
+        shop.receiver.on("payment", transaction=autocommit(tmp_path / "shop.db"))(credited)
+        first, second = await shop.handled(), await shop.later(1)
 
-        @shop.receiver.on("payment", transaction=autocommit(tmp_path / "shop.db"))
-        async def credited(notification: Notification, _: Any) -> None:
-            called.append(notification)
-
-        first = await shop.handled()
-        shop.clock.advance(1)
-        second = await shop.last()
-
-        assert ("pending", "dead", []) == (first.state, second.state, called)
-        assert LEFT in second.reason
+    assert (503, "pending", "dead", []) == (answer.status, first.state, second.state, called)
+    assert LEFT in second.reason
 
 
 @pytest.mark.parametrize("away", [ConnectionRefusedError("no server"), sqlite3.OperationalError("database is locked")])
 async def test_database_that_is_away_proves_nothing(
-    away: Exception, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    away: Exception, shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If the database is down, the receiver starts and stores events. It handles them when the database is back."""
     books = Books(tmp_path / "shop.db")
     books.away = away
-    async with opened(tmp_path) as shop:
-        tried = books.credit(shop)
-        await shop.receiver.__aenter__()
-        answer = await shop.take()
-        first = await shop.last()
-        books.away = None
-        shop.clock.advance(1)
-        second = await shop.last()
+    tried = books.credit(shop)
+    await shop.receiver.__aenter__()
+    first = await shop.handled()
+    books.away = None
+    second = await shop.later(1)
 
-        assert (200, "pending", "done", [2], 1) == (
-            answer.status,
-            first.state,
-            second.state,
-            tried,
-            books.database.count(),
-        )
-        assert f"a handler's transaction cannot be checked yet: {type(away).__name__}" in caplog.text
+    assert ("pending", "done", [2], 1) == (first.state, second.state, tried, books.database.count())
+    assert f"a handler's transaction cannot be checked yet: {type(away).__name__}" in caplog.text
 
 
-async def test_database_that_hangs_holds_up_no_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_database_that_hangs_holds_up_no_start(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the database hangs, the receiver starts without checking it, and stores notifications."""
     monkeypatch.setattr(handler_transaction, "PATIENCE", 0.0)
 
@@ -580,24 +515,21 @@ async def test_database_that_hangs_holds_up_no_start(tmp_path: Path, monkeypatch
         await asyncio.Event().wait()
         yield
 
-    async with opened(tmp_path) as shop:
+    @shop.receiver.on("payment", transaction=begin)
+    async def credited(_: Notification, __: Any) -> None: ...
 
-        @shop.receiver.on("payment", transaction=begin)
-        async def credited(_: Notification, __: Any) -> None: ...
+    await shop.receiver.__aenter__()
 
-        await shop.receiver.__aenter__()
-
-        assert 200 == (await shop.take()).status
+    assert 200 == (await shop.take()).status
 
 
-async def test_proof_is_had_once(tmp_path: Path) -> None:
+async def test_proof_is_had_once(shop: Shop, tmp_path: Path) -> None:
     """After the check at the start, each event begins only one transaction."""
     books = Books(tmp_path / "shop.db")
-    async with opened(tmp_path) as shop:
-        books.credit(shop)
-        await shop.receiver.__aenter__()
-        proven = books.begun
-        await shop.handled()
-        await shop.handled({"outTradeNo": "T2", "status": "SBX_PAID"})
+    books.credit(shop)
+    await shop.receiver.__aenter__()
+    proven = books.begun
+    await shop.handled()
+    await shop.handled({"outTradeNo": "T2", "status": "SBX_PAID"})
 
-        assert (2, 2) == (books.begun - proven, books.database.count())
+    assert (2, 2) == (books.begun - proven, books.database.count())
