@@ -18,7 +18,7 @@ PROPERTIES: Final = (
     "tests/matrix/test_scripts.py",
 )
 """What is signed, what reads what others wrote, and what is never sent again whatever fails."""
-MODELS: Final = ("tests/notifications/test_sqlite_inbox_model.py", "tests/journal/test_in_time_lives.py")
+MODELS: Final = ("tests/notifications/test_inbox_model.py", "tests/journal/test_in_time_lives.py")
 """The inbox beside a model of it, and random lives of one number in the journal."""
 LONG: Final = "chaos"
 """The profile of properties; that of state machines is `models`."""

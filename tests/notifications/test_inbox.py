@@ -12,7 +12,6 @@ from payasync.errors import InvalidArgumentError, StorageError
 from payasync.notifications.inbox import (
     ENDS,
     FORGET_BATCH,
-    MAX_AHEAD,
     REPLAYABLE,
     STATES,
     Added,
@@ -29,8 +28,11 @@ from tests.journal.building import LEASE, START, Clock
 from tests.notifications.inbox_building import received
 
 NOW: Final = datetime(2027, 1, 1, tzinfo=UTC)
+
 NAIVE: Final = datetime(2027, 1, 1)  # noqa: DTZ001 - that is what is wrong with it
+
 SECRET: Final = "letmein"
+
 HALF_A_PAIR: Final = "\ud800"
 """What JSON can hold and UTF-8 cannot."""
 
@@ -48,26 +50,6 @@ async def inbox(
         inbox = SqliteInbox(tmp_path / "inbox.db", clock=clock)
     yield inbox
     await inbox.aclose()
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["Authorization", "COOKIE", "Proxy-Authorization", "x-api-key", "X-Shop-Token", "X-Customer", "Webhook-Signature"],
-)
-def test_headers_that_let_somebody_in_are_not_kept(name: str) -> None:
-    """Only a few headers are stored, because others may hold secrets."""
-    received = Received(key="k", digest="d", raw=b"{}", headers={name: SECRET, "Webhook-Id": "1"}, received_at=NOW)
-
-    assert {"Webhook-Id": "1"} == received.headers
-
-
-def test_payloads_are_not_shown() -> None:
-    """The `repr` of a stored notification shows neither its body nor its headers, because it may be logged."""
-    raw, headers = SECRET.encode(), {"X-Customer": SECRET}
-    received = Received(key="k", digest="d", raw=raw, headers=headers, received_at=NOW)
-    event = InboxEvent(id=1, key="k", raw=raw, headers=headers, received_at=NOW)
-
-    assert SECRET not in f"{received!r} {event!r}"
 
 
 def test_states_are_the_documented_ones() -> None:
@@ -116,20 +98,6 @@ async def test_event_is_kept_as_it_came(inbox: Inbox) -> None:
     assert (Added.NEW, expected) == (added, await only(inbox))
 
 
-async def test_same_notification_is_kept_once(inbox: Inbox) -> None:
-    """A duplicate adds nothing, whenever it comes and however the first one ended."""
-    again = list[Added]()
-    for state in ENDS:
-        claim = await claimed(inbox, key=state)
-        again.append(await inbox.add(received(state)))
-        await inbox.finish(claim, state)
-        again.append(await inbox.add(received(state, raw=b'{"nonce": 2}')))
-
-    assert {Added.AGAIN} == set(again)
-    assert len(ENDS) == len(await inbox.events())
-    assert [] == await inbox.claim(10, LEASE)
-
-
 async def test_same_notification_at_once_is_kept_once(inbox: Inbox) -> None:
     """If 50 redeliveries are added together, the inbox has one event, and one `add` returns `NEW`."""
     added = await asyncio.gather(*(inbox.add(received()) for _ in range(50)))
@@ -138,129 +106,46 @@ async def test_same_notification_at_once_is_kept_once(inbox: Inbox) -> None:
     assert 1 == len(await inbox.events())
 
 
+def test_headers_that_let_somebody_in_are_not_stored() -> None:
+    """Only a few headers are stored, because others may hold secrets; and no `repr` shows them, or the body."""
+    names = ("Authorization", "COOKIE", "Proxy-Authorization", "x-api-key", "X-Shop-Token", "Webhook-Signature")
+    given: dict[str, Any] = {"key": "k", "raw": SECRET.encode(), "received_at": NOW}
+    received = Received(digest="d", headers={**dict.fromkeys(names, SECRET), "Webhook-Id": "1"}, **given)
+    event = InboxEvent(id=1, headers={"X-Customer": SECRET}, **given)
+
+    assert {"Webhook-Id": "1"} == received.headers
+    assert SECRET not in f"{received!r} {event!r}"
+
+
 async def test_other_body_under_a_key_is_held(inbox: Inbox) -> None:
     """A second body with the same key is stored once for a person, and not dispatched automatically."""
     await claimed(inbox)
     added = [await inbox.add(received(digest="b")), await inbox.add(received(digest="b"))]
-    (kept,) = await inbox.events("held")
+    (stored,) = await inbox.events("held")
     by_its_old_name = await inbox.events("quarantined")
 
     assert [Added.CONFLICT, Added.AGAIN] == added
-    assert "event 1 came with the same key and another body" == kept.reason
-    assert ([kept], 2, None, 0) == (by_its_old_name, kept.id, kept.due, kept.attempts)
+    assert "event 1 came with the same key and another body" == stored.reason
+    assert ([stored], 2, None, 0) == (by_its_old_name, stored.id, stored.due, stored.attempts)
     assert [] == await inbox.claim(10, LEASE)
 
 
-async def test_claims_come_in_the_order_in_which_they_are_due(inbox: Inbox, clock: Clock) -> None:
-    """The events that are due longest are leased first, up to the limit."""
-    for key in "abc":
-        await inbox.add(received(key))
-        clock.advance(1)
-    found = [[claim.event.key for claim in await inbox.claim(2, LEASE)] for _ in range(3)]
-
-    assert [["a", "b"], ["c"], []] == found
-
-
 async def test_claim_is_of_the_event_as_it_is_now(inbox: Inbox, clock: Clock) -> None:
-    """A claim has the event's attempts, its handlers that are done, and the end of the lease."""
+    """A claim has the event's attempts, its handlers that are done, also after a replay, and the end of the lease."""
     first = await claimed(inbox)
     await inbox.handled(first, "shop:paid")
     await inbox.finish(first, "pending", "OSError: no")
     now = clock.advance(1)
     (second,) = await inbox.claim(1, LEASE)
+    await inbox.finish(second, "dead")
+    await inbox.replay(1)
+    (third,) = await inbox.claim(1, LEASE)
 
-    assert (1, 2) == (first.event.attempts, second.event.attempts)
-    assert second.fence > first.fence
+    assert (1, 2, 1) == (first.event.attempts, second.event.attempts, third.event.attempts)
+    assert first.fence < second.fence < third.fence
     assert ("leased", now + timedelta(seconds=LEASE)) == (second.event.state, second.event.due)
     assert (frozenset({"shop:paid"}), "OSError: no") == (second.event.handled, second.event.reason)
-
-
-async def test_lease_that_ended_is_lost_to_the_next(inbox: Inbox, clock: Clock) -> None:
-    """A holder whose event was claimed by another one can change nothing any more."""
-    late = await claimed(inbox)
-    before = await inbox.claim(1, LEASE)
-    clock.advance(LEASE)
-    (next_,) = await inbox.claim(1, LEASE)
-    told = [
-        await inbox.extend(late, LEASE),
-        await inbox.handled(late, "shop:paid"),
-        await inbox.own(late, "confirmed"),
-        await inbox.finish(late, "done"),
-    ]
-
-    assert [] == before
-    assert [False] * 4 == told
-    assert next_.event == await only(inbox)
-
-
-async def test_lease_is_extended_from_now(inbox: Inbox, clock: Clock) -> None:
-    """A lease is extended while a handler runs; a holder that is late, but was not overtaken, still ends it."""
-    claim = await claimed(inbox)
-    clock.advance(LEASE - 1)
-    extended = await inbox.extend(claim, LEASE)
-    clock.advance(LEASE - 1)
-    before = await inbox.claim(1, LEASE)
-    clock.advance(10 * LEASE)
-
-    assert (True, []) == (extended, before)
-    assert await inbox.finish(claim, "done")
-
-
-@pytest.mark.parametrize("state", sorted(ENDS))
-async def test_end_is_the_end(inbox: Inbox, clock: Clock, state: Any) -> None:
-    """An event that has ended is not dispatched again, and its former holder can change nothing."""
-    claim = await claimed(inbox)
-    told = [
-        await inbox.finish(claim, state, "why"),
-        await inbox.finish(claim, "done"),
-        await inbox.extend(claim, LEASE),
-    ]
-    clock.advance(10 * LEASE)
-    event = await only(inbox)
-
-    assert [True, False, False] == told
-    assert (state, "why", None, 1) == (event.state, event.reason, event.due, event.attempts)
-    assert ([], None) == (await inbox.claim(1, LEASE), await inbox.next_due())
-
-
-@pytest.mark.parametrize("wait", [None, 0, 30])
-async def test_retry_waits_until_it_is_due(inbox: Inbox, clock: Clock, wait: int | None) -> None:
-    """A failed event is due after its wait; one that was given back is due immediately."""
-    claim = await claimed(inbox)
-    clock.advance(1)
-    await inbox.finish(claim, "pending", "later", wait)
-    next_due = await inbox.next_due()
-    clock.advance((wait or 0) - 0.000_001)
-    before = await inbox.claim(1, LEASE)
-    clock.advance(0.000_001)
-
-    assert (wait or 0, []) == (next_due, before)
-    assert 1 == len(await inbox.claim(1, LEASE))
-
-
-async def test_wait_is_no_attempt(inbox: Inbox) -> None:
-    """If an event only has to wait, its claim counts neither as an attempt nor as a failure."""
-    await inbox.finish(await claimed(inbox), "pending", "later", 30, failed=False)
-    event = await only(inbox)
-
-    assert (0, 0, 30) == (event.attempts, event.failures, await inbox.next_due())
-
-
-async def test_only_failures_count_as_such(inbox: Inbox, clock: Clock) -> None:
-    """Only an attempt that failed counts as a failure; an interrupted one does not."""
-    failures = list[int]()
-    for wait in (None, 0, None, 0):
-        claim = await claimed(inbox)
-        failures.append(claim.event.failures)
-        await inbox.finish(claim, "pending", "why", wait)
-    (lost,) = await inbox.claim(1, LEASE)
-    clock.advance(LEASE)
-    (last,) = await inbox.claim(1, LEASE)
-    await inbox.finish(last, "dead", "why")
-    event = await only(inbox)
-
-    assert [0, 0, 1, 1] == failures
-    assert (2, 2, 6) == (lost.event.failures, event.failures, event.attempts)
+    assert (second.event.handled, "") == (third.event.handled, third.event.reason)
 
 
 async def test_backlog_shows_what_is_undelivered_and_late(inbox: SqliteInbox | PostgresInbox, clock: Clock) -> None:
@@ -292,77 +177,6 @@ async def test_backlog_shows_what_is_undelivered_and_late(inbox: SqliteInbox | P
     assert ["merchant:0", "merchant:1"] == [each.key for each in await inbox.events() if each.of_another]
 
 
-async def test_next_due_is_the_first_of_all(inbox: Inbox, clock: Clock) -> None:
-    """A dispatcher sleeps until an event is due or a lease ends, whichever comes first."""
-    empty = await inbox.next_due()
-    await claimed(inbox, key="a")
-    clock.advance(1)
-    leased = await inbox.next_due()
-    await inbox.add(received("b"))
-    due = await inbox.next_due()
-    clock.advance(1)
-
-    assert (None, LEASE - 1, 0, -1) == (empty, leased, due, await inbox.next_due())
-
-
-async def test_clock_that_was_set_back_holds_up_nothing(inbox: Inbox, clock: Clock) -> None:
-    """After the clock was set back, waiting and leased events wait for their full time from now."""
-    failed, _ = await claimed(inbox, key="failed"), await claimed(inbox, key="leased")
-    await inbox.finish(failed, "pending", "later", 30)
-    await inbox.add(received("new"))
-    clock.advance(-(MAX_AHEAD + 1))
-    found = [[claim.event.key for claim in await inbox.claim(10, LEASE)]]
-    for seconds in (30 - 0.000_001, 0.000_001, LEASE - 30):
-        clock.advance(seconds)
-        found.append([claim.event.key for claim in await inbox.claim(10, 10 * LEASE)])
-
-    assert [["new"], [], ["failed"], ["leased", "new"]] == found
-
-
-async def test_lease_outlives_a_clock_that_is_set_back(inbox: Inbox, clock: Clock) -> None:
-    """A lease can be extended after the clock was set back, and nobody else gets the event."""
-    claim = await claimed(inbox)
-    clock.advance(-86400)
-    before = await inbox.claim(1, LEASE)
-    clock.advance(LEASE - 1)
-    extended = await inbox.extend(claim, LEASE)
-    clock.advance(LEASE - 1)
-
-    assert ([], True, []) == (before, extended, await inbox.claim(1, LEASE))
-
-
-async def test_lease_is_as_long_as_at_its_last_extension(inbox: Inbox, clock: Clock) -> None:
-    """After the clock was set back, a lease lasts as long as its last extension said."""
-    claim = await claimed(inbox)
-    clock.advance(86400)
-    await inbox.extend(claim, LEASE)
-    clock.advance(-3600)
-    before = await inbox.claim(1, LEASE)
-    clock.advance(LEASE)
-
-    assert ([], 1) == (before, len(await inbox.claim(1, LEASE)))
-
-
-async def test_clocks_that_differ_a_little_change_nothing(inbox: Inbox, clock: Clock) -> None:
-    """Clocks that differ by less than a minute restart no wait."""
-    claim = await claimed(inbox)
-    await inbox.finish(claim, "pending", "later", 30)
-    clock.advance(-MAX_AHEAD)
-    await inbox.claim(1, LEASE)
-    clock.advance(MAX_AHEAD + 30)
-
-    assert 1 == len(await inbox.claim(1, LEASE))
-
-
-async def test_handlers_are_remembered_once_each(inbox: Inbox) -> None:
-    """If a handler is recorded as done twice, the event has it once."""
-    claim = await claimed(inbox)
-    told = [await inbox.handled(claim, name) for name in ("shop:paid", "shop:paid", "shop:mail")]
-
-    assert [True] * 3 == told
-    assert {"shop:paid", "shop:mail"} == (await only(inbox)).handled
-
-
 @pytest.mark.parametrize("state", sorted(ENDS))
 async def test_handlers_that_are_done_are_those_of_the_key(inbox: Inbox, state: State) -> None:
     """A claim names the handlers that are done for any event of its key, unless that event is done or superseded."""
@@ -391,95 +205,6 @@ async def test_handlers_that_are_done_are_those_of_a_confirmed_key(inbox: Inbox)
     await inbox.own(second, "confirmed:1")
 
     assert (frozenset(), frozenset({"credit"})) == (second.event.handled, (await inbox.read(second)).event.handled)
-
-
-async def test_key_that_was_confirmed_is_one_events(inbox: Inbox) -> None:
-    """If two hints are confirmed as the same fact, only the first one gets the key of that fact."""
-    first, second = await claimed(inbox, key="hint:1"), await claimed(inbox, key="hint:2")
-    told = [await inbox.own(claim, "confirmed:1") for claim in (first, first, second)]
-    keys = [event.key for event in await inbox.events()]
-    again = await inbox.own(second, "confirmed:2")
-
-    assert [True, True, False] == told
-    assert ["confirmed:1", "hint:2"] == keys
-    assert again
-
-
-async def test_key_that_was_given_up_is_free(inbox: Inbox) -> None:
-    """If a hint has been confirmed, the same hint is a new event, but the confirmed key is not."""
-    claim = await claimed(inbox, key="hint:1")
-    before = await inbox.add(received("hint:1"))
-    await inbox.own(claim, "confirmed:1")
-    after = await inbox.add(received("hint:1"))
-
-    assert (Added.AGAIN, Added.NEW) == (before, after)
-    assert Added.AGAIN == await inbox.add(received("confirmed:1"))
-
-
-@pytest.mark.parametrize("state", sorted(REPLAYABLE))
-async def test_replay_begins_anew(inbox: Inbox, clock: Clock, state: Any) -> None:
-    """A replayed event has all its attempts again, but handlers that are done are not called."""
-    claim = await claimed(inbox)
-    await inbox.handled(claim, "shop:paid")
-    await inbox.finish(claim, "pending", "why", 0)
-    (claim,) = await inbox.claim(1, LEASE)
-    await inbox.finish(claim, state, "why")
-    now = clock.advance(1)
-    replayed = await inbox.replay(claim.event.id)
-    event = await only(inbox)
-    (again,) = await inbox.claim(1, LEASE)
-
-    assert replayed
-    assert ("pending", "", now, 0, 0) == (event.state, event.reason, event.due, event.attempts, event.failures)
-    assert (1, frozenset({"shop:paid"})) == (again.event.attempts, again.event.handled)
-    assert not await inbox.finish(claim, "done")
-
-
-@pytest.mark.parametrize("end", sorted(ENDS - REPLAYABLE))
-async def test_replay_is_of_what_ended_badly(inbox: Inbox, end: State) -> None:
-    """An event that waits, runs, is done, superseded or does not exist cannot be replayed, and does not change."""
-    replayed = [await inbox.replay(1)]
-    claim = await claimed(inbox)
-    replayed.append(await inbox.replay(1))
-    await inbox.finish(claim, "pending")
-    replayed.append(await inbox.replay(1))
-    (claim,) = await inbox.claim(1, LEASE)
-    await inbox.finish(claim, end)
-    replayed.append(await inbox.replay(1))
-
-    assert ([False] * 4, end) == (replayed, (await only(inbox)).state)
-
-
-async def test_replay_leaves_an_event_beside_another_of_its_key(inbox: Inbox) -> None:
-    """An event is not replayed while another of its key is pending or leased, and not changed.
-
-    After the other one is done, a person can replay it by its number. A replay of all events leaves it.
-    """
-    await inbox.finish(await claimed(inbox), "dead", "why")
-    await inbox.add(received(digest="b"))
-    replayed = [await inbox.replay(1), await inbox.replay(2)]
-    (claim,) = await inbox.claim(1, LEASE)
-    replayed.append(await inbox.replay(2))
-    states = [event.state for event in await inbox.events()]
-    await inbox.finish(claim, "done")
-    await inbox.add(received(digest="c"))
-    later = [await inbox.replay(3, unless_done=True), await inbox.replay(3), await inbox.replay(2)]
-
-    assert ([True, False, False], ["leased", "held"]) == (replayed, states)
-    assert [False, True, False] == later
-    assert ["done", "superseded", "pending"] == [event.state for event in await inbox.events()]
-
-
-async def test_event_that_is_held_again_releases_nothing_beside_a_done_one(inbox: Inbox) -> None:
-    """After an event of a key is done, only a person gets another of them dispatched."""
-    await inbox.finish(await claimed(inbox), "done")
-    for digest in "bc":
-        await inbox.add(received(digest=digest))
-    await inbox.replay(2)
-    (claim,) = await inbox.claim(1, LEASE)
-    await inbox.finish(claim, "held")
-
-    assert ["done", "held", "held"] == [event.state for event in await inbox.events()]
 
 
 @pytest.mark.parametrize("sends", [1, 2])
@@ -617,24 +342,6 @@ async def test_done_event_stays_beside_one_that_can_be_replayed(
     assert [0, 2] == forgotten
 
 
-async def test_forgetting_counts_from_the_end(inbox: Inbox, clock: Clock) -> None:
-    """`forget` counts an event's age from its end, not from its arrival."""
-    claim = await claimed(inbox)
-    now = clock.advance(10**6)
-    await inbox.finish(claim, "done")
-
-    assert 0 == await inbox.forget(now)
-
-
-async def test_numbers_are_never_used_again(inbox: Inbox, clock: Clock) -> None:
-    """The inbox never uses the id of a deleted event again."""
-    await inbox.finish(await claimed(inbox), "done")
-    await inbox.forget(clock.advance(1))
-    await inbox.add(received())
-
-    assert 2 == (await only(inbox)).id
-
-
 @pytest.mark.long
 async def test_forgetting_much_goes_in_parts(inbox: Inbox, clock: Clock) -> None:
     """One call of `forget` deletes all old events, even if they are more than one transaction deletes."""
@@ -660,15 +367,24 @@ async def test_texts_that_are_no_utf8_are_kept(inbox: Inbox) -> None:
     assert (frozenset({"\\ud800"}), "ValueError: \\ud800") == (event.handled, event.reason)
 
 
-@pytest.mark.parametrize("wrong", [-1, True, 1.0, "1", None, 2**63])
-async def test_numbers_are_checked(inbox: Inbox, wrong: Any) -> None:
+async def test_numbers_are_checked(inbox: Inbox) -> None:
     """If a number is invalid, the inbox raises an error that names it."""
-    asked = {"event_id": inbox.replay(wrong), "limit": inbox.events(limit=wrong), "after": inbox.events(after=wrong)}
-    for field, asking in asked.items():
-        with pytest.raises(InvalidArgumentError, match="must be an integer of 0 or more") as caught:
-            await asking
+    wrong: tuple[Any, ...] = (-1, True, 1.0, "1", None, 2**63)
+    for each in wrong:
+        asked = {"event_id": inbox.replay(each), "limit": inbox.events(limit=each), "after": inbox.events(after=each)}
+        for field, asking in asked.items():
+            with pytest.raises(InvalidArgumentError, match="must be an integer of 0 or more") as caught:
+                await asking
 
-        assert field == caught.value.field
+            assert field == caught.value.field
+
+
+async def test_time_and_sends_of_an_event(inbox: Inbox) -> None:
+    """An event has the service's own time and the number of sends, if the inbox stores them."""
+    await inbox.add(received("1"))
+    await inbox.add(received("2", event_time=START, sends=2))
+
+    assert [(None, 1), (START, 2)] == [(each.event_time, each.sends) for each in await inbox.events()]
 
 
 async def test_states_and_moments_are_checked(inbox: Inbox) -> None:
@@ -798,8 +514,7 @@ async def test_last_event_that_a_query_confirmed_stays(
         await inbox.own(hint, f"confirmed:1:{number}" if fact else "confirmed:1", fact=fact)
         await inbox.finish(hint, state, "why")
     states = [each.state for each in await inbox.events()]
-    clock.advance(3600)
-    await inbox.forget(datetime.fromtimestamp(clock(), UTC))
+    await inbox.forget(clock.advance(3600))
 
     assert ["superseded", "superseded", state] == states
     assert [3] == [each.id for each in await inbox.events()]
@@ -847,21 +562,14 @@ async def test_facts_are_forgotten_with_the_events(inbox: Inbox, clock: Clock) -
     """
     hint = await claimed(inbox, key="hint:1")
     await inbox.own(hint, "confirmed:1:1", fact=FACT)
-    await inbox.handled(hint, "credit")
-    await inbox.finish(hint, "done")
-    for number, lasting in enumerate((True, False), start=2):
+    await inbox.finish(hint, "done", handler="credit")
+    for number, lasting, end in ((2, True, "done"), (3, False, "done"), (4, False, "dead")):
         fact = f"payment:paid:T{number}"
         claim = await claimed(inbox, key=fact, verified=True, fact=fact, lasting=lasting)
-        await inbox.handled(claim, "credit")
-        await inbox.finish(claim, "done")
-    dead = await claimed(inbox, key="webhook:4", verified=True, fact="payment:paid:T4")
-    await inbox.handled(dead, "credit")
-    await inbox.finish(dead, "dead")
+        await inbox.finish(claim, cast("State", end), handler="credit")
     copy = await claimed(inbox, key="webhook:0", verified=True, fact=FACT)
-    await inbox.handled(copy, "credit")
-    await inbox.finish(copy, "done")
-    clock.advance(3600)
-    await inbox.forget(datetime.fromtimestamp(clock(), UTC))
+    await inbox.finish(copy, "done", handler="credit")
+    await inbox.forget(clock.advance(3600))
 
     assert {"credit": True} == await known(inbox, "webhook:5", "payment:paid:T4")
     assert {"credit": True, "": False} == await known(inbox, "webhook:1")

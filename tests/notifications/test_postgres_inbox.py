@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from tests.notifications.inbox_building import received
 from tests.plans import Plan, dearer, plan
 
 AT_ONCE: Final = 20
+
 LONGEST: Final = (timedelta(seconds=LEASE), timedelta(seconds=30), timedelta(seconds=30))
 
 
@@ -167,11 +168,14 @@ SELECT 'key ' || n, 'd', false, true, '{}', '{}', %(now)s,
     CASE n %% 10 WHEN 0 THEN 'pending' WHEN 1 THEN 'held' ELSE 'done' END,
     CASE n %% 10 WHEN 0 THEN %(now)s END, %(now)s, 'payment:paid:' || n
 FROM generate_series(%(first)s::int, %(last)s::int) AS n"""
+
 BLOCKED: Final = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+
 FILL_FACTS: Final = """
 INSERT INTO payasync_facts
 SELECT fact, 'h', true, false, %(now)s + interval '1 day' * (id > 100)::int FROM payasync_events
 ON CONFLICT DO NOTHING"""
+
 VALUES: Final[dict[str, Any]] = {
     "key": "key 7",
     "id": 7,
@@ -231,15 +235,3 @@ async def test_size_costs_nothing(postgres_dsn: str, clock: Clock) -> None:
 
     assert {"DUE", "FORGET", "SAME_KEY"} < found[0].keys()
     assert {} == dearer(*found)
-
-
-async def test_time_and_sends_of_an_event(postgres_dsn: str, clock: Clock) -> None:
-    """An event has the service's own time and the number of sends, if the inbox stores them."""
-    async with aclosing(PostgresInbox(postgres_dsn, clock=clock)) as inbox:
-        for key in ("1", "2"):
-            await inbox.add(received(key))
-        with psycopg.connect(postgres_dsn) as db:
-            db.execute("UPDATE payasync_events SET event_time = %s, sends = 2 WHERE key = '2'", (START,))
-        found = [(each.event_time, each.sends) for each in await inbox.events()]
-
-    assert [(None, 1), (START, 2)] == found

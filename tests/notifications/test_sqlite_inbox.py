@@ -6,8 +6,6 @@ from pathlib import Path
 
 from payasync.notifications.inbox import SQL
 from payasync.notifications.sqlite_inbox import SqliteInbox, sqlite_statement
-from tests.journal.building import START
-from tests.notifications.inbox_building import received
 
 
 def test_inbox_says_where_it_is(tmp_path: Path) -> None:
@@ -33,16 +31,3 @@ async def test_each_statement_finds_its_rows_by_an_index(tmp_path: Path) -> None
     assert {} == {name: steps for name, steps in scans.items() if any("json_each" not in step for step in steps)}
     assert {"count", "count_another_merchant", "oldest"} == by_state
     assert {"oldest"} == {name for name, plan in plans.items() if any("TEMP B-TREE" in step for step in plan)}
-
-
-async def test_time_and_sends_of_an_event(tmp_path: Path) -> None:
-    """An event has the service's own time and the number of sends, if the inbox stores them."""
-    inbox = SqliteInbox(tmp_path / "inbox.db")
-    for key in ("1", "2"):
-        await inbox.add(received(key))
-    with closing(sqlite3.connect(tmp_path / "inbox.db")) as db, db:
-        db.execute("UPDATE events SET event_time = ?, sends = 2 WHERE key = '2'", (START.timestamp(),))
-    found = [(each.event_time, each.sends) for each in await inbox.events()]
-    await inbox.aclose()
-
-    assert [(None, 1), (START, 2)] == found

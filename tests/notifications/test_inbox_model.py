@@ -1,18 +1,21 @@
-"""The SQLite inbox beside a model of it: whatever is done in whatever order, both say the same."""
+"""An inbox beside a model of it: whatever is done in whatever order, both say the same, in SQLite and PostgreSQL."""
 
 import asyncio
-import tempfile
-from collections.abc import Coroutine
+import itertools
+from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psycopg
 from attrs import define, field
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from payasync.notifications.inbox import ENDS, MAX_AHEAD, REPLAYABLE, Added, Claim, InboxEvent, State
+from payasync.notifications.inbox import ENDS, MAX_AHEAD, REPLAYABLE, Added, Claim, Inbox, InboxEvent, State
+from payasync.notifications.postgres_inbox import PostgresInbox
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from tests.journal.building import START, Clock
 from tests.notifications.inbox_building import received
@@ -56,12 +59,10 @@ def facts(event: Modelled | InboxEvent) -> tuple[object, ...]:
 class InboxMachine(RuleBasedStateMachine):
     """Does to an inbox, and to the model, whatever can be done."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[Clock], Inbox], runner: asyncio.Runner) -> None:
         super().__init__()
-        self._folder = tempfile.TemporaryDirectory()
-        self._runner = asyncio.Runner()
-        self._clock = Clock()
-        self._inbox = SqliteInbox(Path(self._folder.name) / "inbox.db", clock=self._clock)
+        self._clock, self._runner = Clock(), runner
+        self._inbox = make(self._clock)
         self._model = list[Modelled]()
         self._claims = list[Claim]()
         self._next = 1
@@ -69,8 +70,6 @@ class InboxMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Leave nothing behind."""
         self._done(self._inbox.aclose())
-        self._runner.close()
-        self._folder.cleanup()
 
     @rule(key=KEYS, digest=st.sampled_from(["x", "y"]))
     def add(self, key: str, digest: str) -> None:
@@ -158,13 +157,15 @@ class InboxMachine(RuleBasedStateMachine):
         state=st.sampled_from(["pending", *sorted(ENDS)]),
         reason=st.sampled_from(["", "why"]),
         seconds=st.none() | SECONDS,
+        failed=st.booleans(),
     )
-    def finish(self, data: st.DataObject, state: State, reason: str, seconds: int | None) -> None:
+    def finish(self, data: st.DataObject, state: State, reason: str, seconds: int | None, *, failed: bool) -> None:
         """A dispatcher ends its lease, if it still has it."""
         claim = self._one_of(data)
         if event := self._held(claim):
             event.end(state, reason, self._clock.now, seconds or 0)
-            event.failures += seconds is not None
+            event.failures += seconds is not None and failed
+            event.attempts -= not failed
             held = [each for each in self._model if each.key == event.key and each.state == "held" and each != event]
             if state == "done" and not reason:
                 for each in held:
@@ -173,7 +174,7 @@ class InboxMachine(RuleBasedStateMachine):
             if state == "held" and unseen and not self._others(event, {"pending", "leased", "done"}):
                 unseen[0].end("pending", "", self._clock.now)
 
-        assert bool(event) == self._done(self._inbox.finish(claim, state, reason, seconds))
+        assert bool(event) == self._done(self._inbox.finish(claim, state, reason, seconds, failed=failed))
 
     @rule(number=st.integers(1, 5), unless_done=st.booleans())
     def replay(self, number: int, *, unless_done: bool) -> None:
@@ -222,9 +223,31 @@ class InboxMachine(RuleBasedStateMachine):
         return self._runner.run(asked)
 
 
-TestInbox = InboxMachine.TestCase
-TestInbox.settings = settings(
-    max_examples=settings().max_examples // 2,
-    stateful_step_count=30,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+def check(make: Callable[[Clock], Inbox], examples: int) -> None:
+    """Let the machine run, with a new inbox each time."""
+    with asyncio.Runner() as runner:
+        machine: Any = partial(InboxMachine, make, runner)
+        run_state_machine_as_test(
+            machine,
+            settings=settings(max_examples=examples, stateful_step_count=30, suppress_health_check=list(HealthCheck)),
+        )
+
+
+def test_sqlite_inbox_is_as_its_model(tmp_path: Path) -> None:
+    """The inbox in SQLite has the events that its model has, whatever is done to both."""
+    numbers = itertools.count()
+
+    check(
+        lambda clock: SqliteInbox(tmp_path / f"{next(numbers)}.db", clock=clock), max(40, settings().max_examples // 2)
+    )
+
+
+def test_postgres_inbox_is_as_its_model(postgres_dsn: str) -> None:
+    """The inbox in PostgreSQL has the events that its model has, whatever is done to both."""
+
+    def make(clock: Clock) -> PostgresInbox:
+        with psycopg.connect(postgres_dsn) as db:
+            db.execute("DROP TABLE IF EXISTS payasync_events, payasync_facts, payasync_migrations")
+        return PostgresInbox(postgres_dsn, clock=clock)
+
+    check(make, max(10, settings().max_examples // 20))
