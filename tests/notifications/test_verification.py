@@ -213,13 +213,14 @@ def test_body_that_is_not_the_services() -> None:
     ]
     wrong += [{**genuine, **each} for each in ({"amt": 451}, {"amt": "450 "}, {"more": "1"}, {"amt": None})]
     wrong += [{**genuine, "sign": each} for each in ("é", "")]
+    absent: list[Any] = [{}, [], "x", None, {"Sign": "x"}]
     no_text: list[Any] = [{**DATA, "sign": each} for each in (None, 5, True, ["x"], {"x": "y"})]
     cases: tuple[tuple[Any, str], ...] = (
         *(({"data": each}, WRONG) for each in wrong),
         ({"data": {**genuine, "amt": 450.0}}, "cannot be checked: data.amt"),
         ({"data": signed(no="7&amt=450")}, "cannot be checked: data.no"),
         *(({"data": each}, "is not a text") for each in no_text),
-        *(({"data": each}, "is missing") for each in ({}, [], "x", None, {"Sign": "x"})),
+        *(({"data": each}, "is missing") for each in absent),
         ({}, "is missing"),
         ({"sign": "x"}, "is missing"),
     )
