@@ -207,6 +207,49 @@ async def test_handlers_that_are_done_are_those_of_a_confirmed_key(inbox: Inbox)
     assert (frozenset(), frozenset({"credit"})) == (second.event.handled, (await inbox.read(second)).event.handled)
 
 
+async def test_clocks_that_differ_a_little_change_nothing(inbox: Inbox, clock: Clock) -> None:
+    """Clocks that differ by less than a minute restart no wait."""
+    claim = await claimed(inbox)
+    await inbox.finish(claim, "pending", "later", 30)
+    clock.advance(-MAX_AHEAD)
+    await inbox.claim(1, LEASE)
+    clock.advance(MAX_AHEAD + 30)
+
+    assert 1 == len(await inbox.claim(1, LEASE))
+
+
+async def test_replay_leaves_an_event_beside_another_of_its_key(inbox: Inbox) -> None:
+    """An event is not replayed while another of its key is pending or leased, and not changed.
+
+    After the other one is done, a person can replay it by its number. A replay of all events leaves it.
+    """
+    await inbox.finish(await claimed(inbox), "dead", "why")
+    await inbox.add(received(digest="b"))
+    replayed = [await inbox.replay(1), await inbox.replay(2)]
+    (claim,) = await inbox.claim(1, LEASE)
+    replayed.append(await inbox.replay(2))
+    states = [event.state for event in await inbox.events()]
+    await inbox.finish(claim, "done")
+    await inbox.add(received(digest="c"))
+    later = [await inbox.replay(3, unless_done=True), await inbox.replay(3), await inbox.replay(2)]
+
+    assert ([True, False, False], ["leased", "held"]) == (replayed, states)
+    assert [False, True, False] == later
+    assert ["done", "superseded", "pending"] == [event.state for event in await inbox.events()]
+
+
+async def test_event_that_is_held_again_releases_nothing_beside_a_done_one(inbox: Inbox) -> None:
+    """After an event of a key is done, only a person gets another of them dispatched."""
+    await inbox.finish(await claimed(inbox), "done")
+    for digest in "bc":
+        await inbox.add(received(digest=digest))
+    await inbox.replay(2)
+    (claim,) = await inbox.claim(1, LEASE)
+    await inbox.finish(claim, "held")
+
+    assert ["done", "held", "held"] == [event.state for event in await inbox.events()]
+
+
 @pytest.mark.parametrize("sends", [1, 2])
 async def test_copies_of_an_event_that_waits_for_a_query_are_not_kept(inbox: Inbox, sends: int) -> None:
     """While a verified event without its key waits, the inbox has as many copies of it as there were sends.
