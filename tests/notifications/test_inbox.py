@@ -12,6 +12,7 @@ from payasync.errors import InvalidArgumentError, StorageError
 from payasync.notifications.inbox import (
     ENDS,
     FORGET_BATCH,
+    MAX_AHEAD,
     REPLAYABLE,
     STATES,
     Added,
