@@ -1,5 +1,6 @@
 """A merchant's shop with a journal, and a service whose responses and events a test chooses."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -16,13 +17,16 @@ from payasync.notifications import Answer as Reply
 from payasync.notifications import InboxEvent, Notification
 from payasync.wire.request import Request
 from tests.foreign.recorder import Answer, Recorder, answer
+from tests.inside import until
 from tests.journal.building import refund
 from tests.journal.service import QUICK, SAYS
 from tests.matrix.cells import session
 from tests.notifications.merchant import CREDENTIALS, Clock, Shop
 
 SHAPE: Final = SAYS.notification
+
 UNSIGNED: Final = evolve(SAYS, notification=evolve(SHAPE, verification="none"))
+
 UNDER_WAY, ENDED, DONE, REFUSED = range(4)
 
 
@@ -63,6 +67,7 @@ REFUND: Final = Thing(
     ("SBX_PROCESSING", "SBX_REFUND_FAILED", "SBX_SUCCEEDED"),
     ("processing", "failed", "succeeded"),
 )
+
 ORDER: Final = Thing(
     "payment",
     PlaceOrder(out_trade_no="T1", total_amt=450, currency="CAD"),
@@ -109,6 +114,16 @@ class Sender(Shop):
             with suppress(PayasyncError):
                 await self.pay.send(self.thing.request)
 
+    @asynccontextmanager
+    async def refusing(self) -> AsyncGenerator[None]:
+        """Have the thing be sent a second time within the block, and refused at its end."""
+        refused = Event()
+        repeat = asyncio.create_task(self.send(REFUSED, after=refused))
+        await until(lambda: 2 == sum(each.path == self.thing.paths[0] for each in self.recorder.requests))
+        yield
+        refused.set()
+        await repeat
+
     async def tell(self, word: int = ENDED, **more: Any) -> Reply:
         """Have the receiver accept an event about the thing, or a hint."""
         data = {**self.thing.number, "status": self.thing.words[word], **more}
@@ -123,11 +138,6 @@ class Sender(Shop):
         await self.tell(word, **more)
         return await self.last()
 
-    async def later(self, seconds: float) -> InboxEvent:
-        """Let time pass, and return the newest event."""
-        self.clock.advance(seconds)
-        return await self.last()
-
     @property
     def queries(self) -> int:
         """How often the service was asked."""
@@ -138,9 +148,19 @@ class Sender(Shop):
         """The states that the handler got."""
         return [each.state for each in self.got]
 
-    async def keys(self) -> list[tuple[str, int]]:
+    async def sent(self) -> list[tuple[str, int]]:
         """Return the keys of all events, with the number of sends."""
         return [(each.key, each.sends) for each in await self.receiver.events()]
+
+    @asynccontextmanager
+    async def restarted(self, says: Profile, **settings: Any) -> AsyncGenerator["Sender"]:
+        """Close the receiver, and open another one with the same inbox, by a profile."""
+        await self.receiver.aclose(grace=0)
+        given = {"credentials": CREDENTIALS, "session": self.pay, "clock": self.clock, **settings}
+        shop = Sender(self.path.parent, profile=says, **given)
+        shop.thing = self.thing
+        yield shop
+        await shop.receiver.aclose(grace=0)
 
 
 @asynccontextmanager

@@ -1,33 +1,30 @@
 """A verified event and one that a query has confirmed are one, if both say the same fact: a number and its state."""
 
 import asyncio
-import json
 import sqlite3
 from collections import Counter
 from contextlib import aclosing, closing
 from pathlib import Path
 from threading import Event
 from threading import enumerate as living_threads
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import pytest
 from attrs import evolve
 
 from payasync import Profile
-from payasync.notifications import Claim, InboxEvent, Notification, SqliteInbox
+from payasync.notifications import Claim, Notification, SqliteInbox
 from payasync.notifications.transitions import QUERY_PAUSE
-from payasync.sandbox import Sandbox
-from payasync.signing import SortedPairs
+from payasync.sandbox import PROFILE
 from tests.inside import turns, until
 from tests.journal.service import QUARANTINE, SAYS
 from tests.notifications.databases import by_sqlite3, credited_in
-from tests.notifications.merchant import CREDENTIALS, RENEWED, Clock, Tampered, opened
+from tests.notifications.merchant import CREDENTIALS, RENEWED, Clock, hinted, opened, shared
 from tests.notifications.sender import (
     DONE,
     ENDED,
     ORDER,
     REFUND,
-    REFUSED,
     SHAPE,
     UNDER_WAY,
     UNSIGNED,
@@ -38,26 +35,21 @@ from tests.notifications.sender import (
 from tests.notifications.test_plain_handlers import Blocking
 
 MINE: Final = {"merchantId": "M1"}
+
 THINGS: Final = pytest.mark.parametrize("thing", [REFUND, ORDER], ids=str)
 
+SHARED: Final = shared(SAYS)
 
-def whose(owner: Literal["", "shared", "merchant"], says: Profile = SAYS) -> Profile:
-    """Return a profile that says whose the key is."""
-    assert isinstance(says.scheme, SortedPairs)
-    return evolve(says, signature=evolve(says.scheme, service_key=owner))
-
-
-SHARED: Final = whose("shared")
 BY_ID: Final = evolve(SHARED, notification=evolve(SHAPE, id={}))
 """The header of each message identifies its event."""
+
 NAMELESS: Final = evolve(SAYS, states=evolve(SAYS.states, order={}, payment={}))
 """The profile knows no states of payments."""
 
 
 async def ended(shop: Sender) -> list[str]:
     """Let time pass until no query is to be waited for, and return the states of all events."""
-    for _ in range(3):
-        await shop.later(QUERY_PAUSE)
+    await shop.later(QUERY_PAUSE, QUERY_PAUSE, QUERY_PAUSE)
     return await shop.states()
 
 
@@ -91,12 +83,9 @@ async def test_fact_stays_known_after_the_key_is_the_merchants(thing: Thing, tmp
     async with sending(tmp_path, thing, UNDER_WAY, says=SHARED) as shop:
         shop.say(DONE)
         await shop.told(DONE)
-        after = opened(tmp_path, profile=whose("merchant"), credentials=CREDENTIALS, session=shop.pay, clock=shop.clock)
-        async with after as later:
+        async with shop.restarted(shared(SAYS, "merchant")) as later:
             got = later.recording(thing.kind, name="record")
-            signed = shop.sign({**thing.number, "status": thing.words[DONE]}, thing.kind)
-            await later.receiver.receive(signed.raw, signed.headers)
-            await later.receiver.settle()
+            await later.told(DONE)
 
         assert (1, []) == (len(shop.heard), got)
 
@@ -107,47 +96,43 @@ async def test_what_a_key_made_a_hint_stays_one(owner: Literal["", "merchant"], 
 
     It may be his. If the profile says that the key is this merchant's alone, it is his no more.
     """
-    other = tmp_path / "other"
-    other.mkdir()
     async with sending(tmp_path, ORDER, UNDER_WAY) as shop:
         shop.say(UNDER_WAY)
-        async with opened(other, credentials=evolve(CREDENTIALS, merchant_id="M2")):
+        async with opened(tmp_path / "other", credentials=evolve(CREDENTIALS, merchant_id="M2")):
             before = await shop.told(DONE)
         fresh = await shop.told(DONE, serial=2)
-        await shop.receiver.aclose()
-        again = opened(tmp_path, profile=whose(owner), credentials=CREDENTIALS, session=shop.pay, clock=shop.clock)
-        async with again as later:
+        async with shop.restarted(shared(SAYS, owner)) as later:
             got = later.recording()
-            shop.clock.advance(QUERY_PAUSE)
-            await later.receiver.settle()
+            await later.later(QUERY_PAUSE)
 
         assert (["pending", "pending"], []) == ([before.state, fresh.state], shop.heard)
         assert [True] * (owner == "merchant") == [each.verified for each in got]
 
 
+@pytest.mark.parametrize("fails", [0, 1], ids=["other event", "same event"])
 @pytest.mark.parametrize("says", [UNSIGNED, SHARED], ids=["unsigned", "shared"])
-async def test_two_words_for_one_state_are_one_event(says: Profile, tmp_path: Path) -> None:
-    """If the service has several words for a state, and says another one later, the fact stays the same."""
+async def test_two_words_for_one_state_are_one_fact(says: Profile, fails: int, tmp_path: Path) -> None:
+    """If the service has several words for a state, and says another one later, the fact stays the same.
+
+    If one handler fails, and the service then says the other word, only that handler is called.
+    """
     words = evolve(says.states, order={**says.states.order, "paid": ("SBX_PAID", "SBX_FINISHED")})
     async with sending(tmp_path, ORDER, UNDER_WAY, says=evolve(says, states=words)) as shop:
+        mailed = shop.recording("payment", fails=fails)
         shop.say(DONE)
         await shop.told(DONE)
         shop.say("SBX_FINISHED")
-        await shop.told(DONE)
+        await (ended(shop) if fails else shop.told(DONE))
         states = await ended(shop)
 
-        assert (["done", "done"], ["paid"]) == (states, shop.heard)
+        assert (["done"] * (2 - fails), ["paid"]) == (states, shop.heard)
+        assert [1, 2][: 1 + fails] == [each.attempt for each in mailed]
 
 
 async def test_fact_that_one_handler_got_stays_known(tmp_path: Path) -> None:
     """If the state changes before all handlers have ended, an old response cannot bring the former fact again."""
     async with sending(tmp_path, ORDER, UNDER_WAY, says=UNSIGNED) as shop:
-
-        @shop.receiver.on("payment", name="mail")
-        async def mail(notification: Notification) -> None:
-            if notification.attempt == 1:
-                raise OSError
-
+        shop.recording("payment", fails=1)
         shop.say(DONE)
         await shop.told(DONE)
         shop.say(ENDED)
@@ -166,39 +151,17 @@ async def test_handlers_that_ended_before_the_key_was_shared_have_ended(then: Pr
 
     It has no fact if its state was unknown then, or if it is of an earlier version.
     """
-    fails, told = [True], list[str]()
-
-    async def shop_has(profile: Profile, shop: Sender) -> InboxEvent:
-        async with opened(
-            tmp_path, profile=profile, credentials=CREDENTIALS, session=shop.pay, clock=shop.clock
-        ) as each:
-
-            @each.receiver.on("payment", name="credit")
-            async def credit(_: Notification) -> None:
-                told.append("credit")
-
-            @each.receiver.on("payment", name="mail")
-            async def mail(_: Notification) -> None:
-                if fails.pop() if fails else False:
-                    raise OSError
-                told.append("mail")
-
-            if profile is then:
-                await each.take({**ORDER.number, "status": ORDER.words[DONE]})
-            for _ in range(3):
-                await each.receiver.settle()
-                if fails or profile is not then:
-                    shop.clock.advance(QUERY_PAUSE)
-            return await each.last()
-
     async with sending(tmp_path, ORDER, UNDER_WAY) as shop:
-        await shop.receiver.aclose()
         shop.say(DONE)
-        before = await shop_has(then, shop)
-        after = await shop_has(SHARED, shop)
+        async with shop.restarted(then) as first:
+            got = [first.recording("payment", name="credit"), first.recording("payment", name="mail", fails=1)]
+            before = await first.told(DONE)
+        async with shop.restarted(SHARED) as second:
+            got += [second.recording("payment", name="credit"), second.recording("payment", name="mail")]
+            after = await second.later(QUERY_PAUSE, QUERY_PAUSE, QUERY_PAUSE)
 
         assert ("pending", "done") == (before.state, after.state)
-        assert ["credit", "mail"] == told
+        assert [1, 1, 0, 1] == [len(each) for each in got]
 
 
 async def test_subscriptions_have_keys_and_no_facts(tmp_path: Path) -> None:
@@ -232,62 +195,32 @@ async def test_held_event_is_replayed_without_handlers_after_a_confirmed_one(
         assert [thing.states[DONE]] == shop.heard
 
 
-@pytest.mark.parametrize("says", [UNSIGNED, SHARED], ids=["unsigned", "shared"])
-async def test_another_word_for_the_same_state_calls_no_handler_again(says: Profile, tmp_path: Path) -> None:
-    """If one handler fails, and the service then says the same state in another word, only that handler is called."""
-    words = evolve(says.states, order={**says.states.order, "paid": ("SBX_PAID", "SBX_SETTLED")})
-    async with sending(tmp_path, ORDER, UNDER_WAY, says=evolve(says, states=words)) as shop:
-        mailed = list[int]()
-
-        @shop.receiver.on("payment", name="mail")
-        async def mail(notification: Notification) -> None:
-            mailed.append(notification.attempt)
-            if notification.attempt == 1:
-                raise OSError
-
-        shop.say(DONE)
-        await shop.told(DONE)
-        shop.say("SBX_SETTLED")
-        states = await ended(shop)
-
-        assert (["done"], ["paid"], [1, 2]) == (states, shop.heard, mailed)
-
-
 @pytest.mark.parametrize("fails", [0, 1], ids=["credited as verified", "credited as a hint"])
 async def test_key_that_is_shared_for_a_while_calls_no_handler_again(fails: int, tmp_path: Path) -> None:
     """If an event is verified, then asked about because the key is shared, then verified again, it is one event.
 
     The next message about the same number and state is another event, as ever.
     """
-    called = Counter[str]()
-
-    async def handle(owner: Literal["shared", "merchant"], shop: Sender, *, new: bool = False) -> str:
-        settings: dict[str, Any] = {"credentials": CREDENTIALS, "session": shop.pay, "clock": shop.clock}
-        async with opened(tmp_path, profile=whose(owner, BY_ID), **settings) as each:
-
-            @each.receiver.on("payment", name="credit")
-            async def credit(_: Notification) -> None:
-                called["credit"] += 1
-                if called["credit"] <= fails:
-                    raise OSError
-
-            @each.receiver.on("payment", name="mail")
-            async def mail(_: Notification) -> None:
-                called["mail"] += 1
-                if called["mail"] < 3:
-                    raise OSError
-
-            if new:
-                await each.take({**ORDER.number, "status": ORDER.words[DONE]})
-            state = (await each.last()).state
-            shop.clock.advance(QUERY_PAUSE)
-            return state
-
+    called, states = Counter[str](), list[str]()
     async with sending(tmp_path, ORDER, UNDER_WAY) as shop:
-        await shop.receiver.aclose()
         shop.say(DONE)
-        states = [await handle("merchant", shop, new=True), await handle("shared", shop)]
-        states += [await handle("merchant", shop), await handle("merchant", shop, new=True)]
+        for owner, new in (("merchant", True), ("shared", False), ("merchant", False), ("merchant", True)):
+            async with shop.restarted(shared(BY_ID, cast("Any", owner))) as each:
+
+                @each.receiver.on("payment", name="credit")
+                async def credit(_: Notification) -> None:
+                    called["credit"] += 1
+                    if called["credit"] <= fails:
+                        raise OSError
+
+                @each.receiver.on("payment", name="mail")
+                async def mail(_: Notification) -> None:
+                    called["mail"] += 1
+                    if called["mail"] < 3:
+                        raise OSError
+
+                states.append((await (each.told(DONE) if new else each.last())).state)
+                shop.clock.advance(QUERY_PAUSE)
 
         assert ["pending", "pending", "done", "done"] == states
         assert {"credit": 2 + fails, "mail": 4} == called
@@ -335,25 +268,16 @@ async def test_number_of_the_service_is_no_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", [True, False], ids=["verified first", "confirmed first"])
 async def test_state_that_the_profile_learns_is_a_fact(tmp_path: Path, *, first: bool) -> None:
     """If a verified event came before the profile knew its state, it is compared with confirmed ones when it is due."""
-    unknown = evolve(BY_ID, states=NAMELESS.states)
     async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID) as shop:
-        await shop.receiver.aclose()
-        settings: dict[str, Any] = {"credentials": CREDENTIALS, "session": shop.pay, "clock": shop.clock}
-        async with opened(tmp_path, profile=unknown, **settings) as before:
-
-            @before.receiver.on("payment", name="record")
-            async def fail(_: Notification) -> None:
-                raise OSError
-
-            event = await before.handled({**ORDER.number, "status": ORDER.words[DONE], **MINE})
+        async with shop.restarted(evolve(BY_ID, states=NAMELESS.states)) as before:
+            before.recording("payment", name="record", fails=1)
+            event = await before.told(DONE, **MINE)
         shop.say(DONE)
-        async with opened(tmp_path, profile=BY_ID, **settings) as later:
+        async with shop.restarted(BY_ID) as later:
             got = later.recording()
             shop.clock.advance(QUERY_PAUSE * first)
-            await later.handled({**ORDER.number, "status": ORDER.words[DONE]})
-            for _ in range(3):
-                shop.clock.advance(QUERY_PAUSE)
-                await later.receiver.settle()
+            await later.told(DONE)
+            await later.later(QUERY_PAUSE, QUERY_PAUSE, QUERY_PAUSE)
 
         assert ((None, "pending"), [first]) == ((event.fact, event.state), [each.verified for each in got])
 
@@ -406,23 +330,16 @@ async def test_handler_that_is_done_stays_done_after_the_event_stopped(
     expected: list[dict[str, Any] | None] = [{}]
     settings: dict[str, Any] = {"says": BY_ID, "attempts": ends, "expect": lambda _: expected[0]}
     async with sending(tmp_path, ORDER, UNDER_WAY, **settings) as shop:
-        mailed = list[int | None]()
-
-        @shop.receiver.on("payment", name="mail")
-        async def mail(notification: Notification) -> None:
-            mailed.append(notification.id)
-            if len(mailed) == 1:
-                expected[0] = None
-                raise OSError
-
+        mailed = shop.recording("payment", fails=1)
         shop.say(DONE)
         await shop.told(DONE, **first)
+        expected[0] = None
         stopped = await shop.later(QUERY_PAUSE)
         expected[0] = {}
         await shop.told(DONE, serial=2, **({} if first else MINE))
         await ended(shop)
 
-        assert ("dead" if ends == 1 else "held", ["paid"], [1, 2]) == (stopped.state, shop.heard, mailed)
+        assert ("dead" if ends == 1 else "held", ["paid"], [1, 2]) == (stopped.state, shop.heard, mailed.ids)
 
 
 async def test_event_that_is_held_takes_no_place(tmp_path: Path) -> None:
@@ -442,12 +359,10 @@ async def test_handler_with_a_new_name_does_not_get_an_old_fact(first: dict[str,
     async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID) as shop:
         shop.say(DONE)
         await shop.told(DONE, **first)
-        await shop.receiver.aclose()
-        settings: dict[str, Any] = {"profile": BY_ID, "credentials": CREDENTIALS, "session": shop.pay}
-        async with opened(tmp_path, clock=shop.clock, **settings) as later:
+        async with shop.restarted(BY_ID) as later:
             got = later.recording("payment", name="renamed")
             shop.clock.advance(QUERY_PAUSE)
-            await later.handled({**ORDER.number, "status": ORDER.words[DONE], **({} if first else MINE)})
+            await later.told(DONE, **({} if first else MINE))
 
         assert (["paid"], []) == (shop.heard, got)
 
@@ -457,14 +372,11 @@ async def test_effect_is_committed_once_though_the_word_changes(tmp_path: Path) 
     words = evolve(UNSIGNED.states, order={**UNSIGNED.states.order, "paid": ("SBX_PAID", "SBX_SETTLED")})
     says, database = evolve(UNSIGNED, states=words), by_sqlite3(tmp_path / "shop.db")
     async with sending(tmp_path, ORDER, UNDER_WAY, says=says) as shop:
-        await shop.receiver.aclose()
         for word in (DONE, "SBX_SETTLED"):
             shop.say(word)
-            async with opened(tmp_path, profile=says, credentials=CREDENTIALS, session=shop.pay) as each:
+            async with shop.restarted(says, clock=Clock()) as each:
                 each.receiver.on("payment", name="credit", transaction=database.begin)(credited_in(database))
-                body = {"type": SHAPE.kinds["payment"][0], "data": ORDER.number}
-                await each.receiver.receive(json.dumps(body).encode(), {})
-                await each.receiver.settle()
+                await each.told(DONE)
             each.path.unlink()
 
         assert 1 == database.count()
@@ -474,14 +386,12 @@ async def test_thread_of_the_same_fact_is_waited_for(tmp_path: Path) -> None:
     """If a thread outlives its receiver, the same event calls the function after it, also if it is a hint by then."""
     handler = Blocking()
     async with sending(tmp_path, ORDER, UNDER_WAY) as shop:
-        await shop.receiver.aclose()
         shop.say(DONE)
-        settings: dict[str, Any] = {"credentials": CREDENTIALS, "session": shop.pay, "clock": shop.clock, "lease": 30}
-        async with opened(tmp_path, profile=whose("merchant"), **settings) as before:
+        async with shop.restarted(shared(SAYS, "merchant"), lease=30) as before:
             before.receiver.on("payment", name="credit")(handler)
-            await before.take({**ORDER.number, "status": ORDER.words[DONE]})
+            await before.tell(DONE)
             await until(lambda: handler.now)
-        async with opened(tmp_path, profile=SHARED, **settings) as later:
+        async with shop.restarted(SHARED, lease=30) as later:
             later.receiver.on("payment", name="credit")(handler)
             shop.clock.advance(31)
             async with later.receiver:
@@ -504,7 +414,7 @@ async def test_hints_that_no_handler_gets_are_deleted(tmp_path: Path) -> None:
         await shop.later(40 * 24 * 3600)
 
         assert (['confirmed:payment:["T1","SBX_PAID"]'], ["paid"]) == (
-            [key for key, _ in await shop.keys()],
+            [key for key, _ in await shop.sent()],
             shop.heard,
         )
 
@@ -513,14 +423,7 @@ async def test_hints_that_no_handler_gets_are_deleted(tmp_path: Path) -> None:
 async def test_second_failure_is_another_fact(says: Profile, tmp_path: Path) -> None:
     """If a refund fails again, each handler hears of it, though the first "failed" was under way with one of them."""
     async with sending(tmp_path, REFUND, ENDED, says=says) as shop:
-        mailed = list[int | None]()
-
-        @shop.receiver.on("refund", name="mail")
-        async def mail(notification: Notification) -> None:
-            mailed.append(notification.id)
-            if len(mailed) == 1:
-                raise OSError
-
+        mailed = shop.recording("refund", fails=1)
         await shop.told(ENDED, **MINE)
         await shop.send(UNDER_WAY)
         shop.say(ENDED)
@@ -529,7 +432,7 @@ async def test_second_failure_is_another_fact(says: Profile, tmp_path: Path) -> 
         await ended(shop)
 
         assert ["failed", "failed"] == shop.heard
-        assert mailed[:2] == [1, 1]
+        assert mailed.ids[:2] == [1, 1]
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
@@ -546,12 +449,8 @@ async def test_failure_beside_a_send_that_is_refused_is_handled_once(
         if confirmed:
             await shop.told()
             await ended(shop)
-        refused = Event()
-        repeat = asyncio.create_task(shop.send(REFUSED, after=refused))
-        await until(lambda: 2 == sum(each.path == REFUND.paths[0] for each in shop.recorder.requests))
-        waiting = await shop.told(ENDED, **MINE)
-        refused.set()
-        await repeat
+        async with shop.refusing():
+            waiting = await shop.told(ENDED, **MINE)
         await ended(shop)
         if not confirmed:
             await shop.told()
@@ -563,21 +462,14 @@ async def test_failure_beside_a_send_that_is_refused_is_handled_once(
 async def test_hint_after_a_dead_event_calls_the_rest_of_the_handlers(tmp_path: Path) -> None:
     """If a confirmed event is dead after one of two handlers, the next hint about its fact calls the other one."""
     async with sending(tmp_path, ORDER, UNDER_WAY, says=UNSIGNED, attempts=1) as shop:
-        mailed = list[int | None]()
-
-        @shop.receiver.on("payment", name="mail")
-        async def mail(notification: Notification) -> None:
-            mailed.append(notification.id)
-            if len(mailed) == 1:
-                raise OSError
-
+        mailed = shop.recording("payment", fails=1)
         shop.say(DONE)
         dead = await shop.told(DONE)
         await shop.later(QUERY_PAUSE)
         done = await shop.told(DONE, serial=2)
 
         assert ("dead", "done") == (dead.state, done.state)
-        assert (["paid"], [1, 2]) == (shop.heard, mailed)
+        assert (["paid"], [1, 2]) == (shop.heard, mailed.ids)
 
 
 @pytest.mark.parametrize(("before", "after"), [(UNSIGNED, UNSIGNED), (SAYS, SHARED)], ids=["hint", "verified"])
@@ -589,32 +481,25 @@ async def test_event_of_an_earlier_version_stays_handled(before: Profile, after:
         await shop.receiver.aclose()
         with closing(sqlite3.connect(shop.path, isolation_level=None)) as db:
             db.executescript("UPDATE events SET fact = NULL; DELETE FROM facts;")
-        shop.clock.advance(QUERY_PAUSE)
-        settings: dict[str, Any] = {"profile": after, "credentials": CREDENTIALS, "session": shop.pay}
-        async with opened(tmp_path, clock=shop.clock, **settings) as later:
+        async with shop.restarted(after) as later:
             got = later.recording("payment")
-            body = json.dumps({"type": SHAPE.kinds["payment"][0], "data": ORDER.number}).encode()
-            signed = shop.sign({**ORDER.number, "status": ORDER.words[DONE]}, "payment")
-            await later.receiver.receive(*((body, {}) if after is UNSIGNED else (signed.raw, signed.headers)))
-            for _ in range(3):
-                await later.receiver.settle()
-                shop.clock.advance(QUERY_PAUSE)
+            shop.clock.advance(QUERY_PAUSE)
+            await later.tell(DONE)
+            await later.later(0, QUERY_PAUSE, QUERY_PAUSE)
             states = await later.states()
 
         assert (["paid"], [], ["done", "done"]) == (shop.heard, got, states)
 
 
-async def test_confirmed_event_looks_again_after_its_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_confirmed_event_looks_again_after_its_query(tmp_path: Path) -> None:
     """While a query confirms an event again, a verified one may begin: the confirmed one waits for it."""
-    claim = SqliteInbox.claim
-
-    async def claim_blindly(self: SqliteInbox, limit: int, lease: float) -> list[Claim]:
-        return [evolve(each, known={}) for each in await claim(self, limit, lease)]
-
-    # In PostgreSQL, two claims at once do not see each other. No test can have that happen.
-    monkeypatch.setattr(SqliteInbox, "claim", claim_blindly)
     async with sending(tmp_path, ORDER, UNDER_WAY, says=SHARED) as shop:
-        calls, going, responded = list[bool](), asyncio.Event(), Event()
+        calls, going, responded, claim = list[bool](), asyncio.Event(), Event(), shop.inbox.claim
+
+        async def claim_blindly(limit: int, lease: float) -> list[Claim]:
+            return [evolve(each, known={}) for each in await claim(limit, lease)]
+
+        shop.inbox.claim = claim_blindly  # in PostgreSQL, two claims at once do not see each other
 
         @shop.receiver.on("payment", name="slow")
         async def slow(notification: Notification) -> None:
@@ -642,25 +527,19 @@ async def test_confirmed_event_looks_again_after_its_query(tmp_path: Path, monke
 
 async def test_copy_that_lost_its_lease_calls_no_handler(tmp_path: Path) -> None:
     """If a verified event loses its lease before it is recorded as the copy of a hint, it calls no handler."""
-    async with Sandbox() as sandbox, sandbox.session() as pay:
-        clock, order = Clock(), await sandbox.given.paid_order()
-        inbox = Tampered(tmp_path / "inbox.db", clock)
-        assert isinstance(sandbox.profile.scheme, SortedPairs)
-        says = evolve(sandbox.profile, signature=evolve(sandbox.profile.scheme, service_key="shared"))
-        settings: dict[str, Any] = {"profile": says, "credentials": sandbox.credentials, "session": pay, "lease": 30}
-        async with opened(tmp_path, inbox=inbox, clock=clock, **settings) as shop:
-            got = shop.recording("payment")
-            data = {"outTradeNo": order, "status": "SBX_PAID"}
-            await shop.handled(data)
-            inbox.gates["handled"] = asyncio.Event()
-            await shop.take({**data, "merchantId": sandbox.credentials.merchant_id})
-            settling = asyncio.create_task(shop.receiver.settle())
-            await until(lambda: inbox.calls["handled"] == 1)
-            clock.advance(31)
-            async with aclosing(SqliteInbox(shop.path, clock=clock)) as other:
-                await other.claim(1, 30)
-            inbox.gates["handled"].set()
-            await settling
+    async with hinted(tmp_path, shared(PROFILE), lease=30) as shop:
+        got, order = shop.recording("payment"), await shop.sandbox.given.paid_order()
+        data = {"outTradeNo": order, "status": "SBX_PAID"}
+        await shop.handled(data)
+        gate = shop.inbox.gates["handled"]
+        await shop.take({**data, "merchantId": shop.credentials.merchant_id})
+        settling = asyncio.create_task(shop.receiver.settle())
+        await until(lambda: shop.inbox.calls["handled"] == 1)
+        shop.clock.advance(31)
+        async with aclosing(SqliteInbox(shop.path, clock=shop.clock)) as other:
+            await other.claim(1, 30)
+        gate.set()
+        await settling
 
         assert [None] == [each.event for each in got]
 
@@ -669,12 +548,8 @@ async def test_redelivery_beside_a_send_that_is_refused_is_a_copy(tmp_path: Path
     """If a handled event comes again while its refund is sent again, and that send is refused, it calls no handler."""
     async with sending(tmp_path, REFUND, ENDED) as shop:
         await shop.told()
-        refused = Event()
-        repeat = asyncio.create_task(shop.send(REFUSED, after=refused))
-        await until(lambda: 2 == sum(each.path == REFUND.paths[0] for each in shop.recorder.requests))
-        waiting = await shop.told()
-        refused.set()
-        await repeat
+        async with shop.refusing():
+            waiting = await shop.told()
         await ended(shop)
 
         assert ("pending", ["done", "superseded"]) == (waiting.state, await shop.states())

@@ -58,7 +58,7 @@ async def test_success_counts_immediately(thing: Thing, tmp_path: Path) -> None:
         event = await shop.told(DONE)
 
         assert ("done", [thing.states[DONE]], 0) == (event.state, shop.heard, shop.queries)
-        assert [(thing.key(DONE), 1)] == await shop.keys()
+        assert [(thing.key(DONE), 1)] == await shop.sent()
 
 
 @THINGS
@@ -71,7 +71,7 @@ async def test_end_of_a_number_that_was_sent_once_counts_immediately(
         event = await shop.told()
 
         assert ("done", [thing.states[ENDED]], 0) == (event.state, shop.heard, shop.queries)
-        assert [(thing.key(ENDED), 1)] == await shop.keys()
+        assert [(thing.key(ENDED), 1)] == await shop.sent()
 
 
 @pytest.mark.parametrize("says", [SAYS, UNSIGNED], ids=["signed", "hint"])
@@ -97,7 +97,7 @@ async def test_second_genuine_failure_is_another_event(thing: Thing, more: dict[
             await shop.receiver.receive(second.raw, second.headers)
             await shop.later(wait)
 
-        assert {(thing.key(ENDED), 1), (thing.key(ENDED, 2), 2)} <= set(await shop.keys())
+        assert {(thing.key(ENDED), 1), (thing.key(ENDED, 2), 2)} <= set(await shop.sent())
         assert [thing.key(ENDED), thing.key(ENDED, 2)] == [each.dedup_key for each in shop.got]
         assert [thing.states[ENDED]] * 2 == shop.heard
 
@@ -140,7 +140,7 @@ async def test_late_event_of_the_second_send_is_handled_once(tmp_path: Path) -> 
         await shop.handled(data, "refund")
 
         assert ("held", "done") == (held.state, replayed.state)
-        assert [(REFUND.key(ENDED), 1), (REFUND.key(ENDED, 2), 2)] == await shop.keys()
+        assert [(REFUND.key(ENDED), 1), (REFUND.key(ENDED, 2), 2)] == await shop.sent()
         assert ["failed", "failed"] == shop.heard
 
 
@@ -157,7 +157,7 @@ async def test_kind_that_a_person_says_names_the_second_send(tmp_path: Path) -> 
         await shop.later(QUARANTINE)
 
         assert ("held", None) == (held.state, held.kind)
-        assert [(REFUND.key(ENDED), 1), (REFUND.key(ENDED, 2), 1)] == await shop.keys()
+        assert [(REFUND.key(ENDED), 1), (REFUND.key(ENDED, 2), 1)] == await shop.sent()
         assert ["failed", "failed"] == shop.heard
 
 
@@ -234,7 +234,7 @@ async def test_key_with_the_events_own_number_stays(tmp_path: Path) -> None:
         await shop.told(event="E1")
         await shop.later(QUARANTINE)
 
-        assert ['refund:["R1","SBX_REFUND_FAILED","E1"]'] == [key for key, _ in await shop.keys()]
+        assert ['refund:["R1","SBX_REFUND_FAILED","E1"]'] == [key for key, _ in await shop.sent()]
         assert ["failed"] == shop.heard
 
 
@@ -341,7 +341,7 @@ async def test_event_about_an_end_is_stored_only_if_the_journal_can_be_read(tmp_
     async with sending(tmp_path, REFUND, UNDER_WAY) as shop:
         await shop.journal.aclose()
         refused = await shop.tell()
-        events = await shop.keys()
+        events = await shop.sent()
         others = [(await shop.tell(word)).status for word in (DONE, UNDER_WAY)]
 
         assert ((503, "5"), []) == ((refused.status, refused.headers["Retry-After"]), events)
