@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 from threading import Event
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from attrs import evolve
@@ -61,6 +61,21 @@ async def test_success_counts_immediately(thing: Thing, tmp_path: Path) -> None:
         assert [(thing.key(DONE), 1)] == await shop.sent()
 
 
+async def test_each_handler_gets_each_failure(tmp_path: Path) -> None:
+    """If one of two handlers failed at a first "failed", both are told of the second one under its own key."""
+    async with sending(tmp_path, REFUND, ENDED) as shop:
+        other = shop.recording("refund", fails=1)
+        await shop.told()
+        await shop.send(UNDER_WAY)
+        shop.say(ENDED)
+        await shop.later(QUARANTINE + 100)
+        await shop.told(serial=2)
+        await shop.later(QUARANTINE)
+
+        assert [REFUND.key(ENDED), REFUND.key(ENDED, 2)] == [each.dedup_key for each in shop.got]
+        assert [REFUND.key(ENDED), REFUND.key(ENDED, 2)] == [each.dedup_key for each in other]
+
+
 @THINGS
 @pytest.mark.parametrize("words", [(UNDER_WAY,), (REFUSED, UNDER_WAY), ()], ids=["once", "refused once", "never"])
 async def test_end_of_a_number_that_was_sent_once_counts_immediately(
@@ -102,28 +117,6 @@ async def test_second_genuine_failure_is_another_event(thing: Thing, more: dict[
         assert [thing.states[ENDED]] * 2 == shop.heard
 
 
-async def test_each_handler_is_told_of_each_failure(tmp_path: Path) -> None:
-    """If one of two handlers failed at a first "failed", both are told of the second one under its own key."""
-    async with sending(tmp_path, REFUND, ENDED) as shop:
-        told, fails = list[str](), [True]
-
-        @shop.receiver.on("refund")
-        async def other(notification: Notification) -> None:
-            if fails.pop() if fails else False:
-                raise OSError
-            told.append(notification.dedup_key)
-
-        await shop.told()
-        await shop.send(UNDER_WAY)
-        shop.say(ENDED)
-        await shop.later(QUARANTINE + 100)
-        await shop.told(serial=2)
-        await shop.later(QUARANTINE)
-
-        assert [REFUND.key(ENDED), REFUND.key(ENDED, 2)] == [each.dedup_key for each in shop.got]
-        assert [REFUND.key(ENDED, 2)] == told
-
-
 async def test_late_event_of_the_second_send_is_handled_once(tmp_path: Path) -> None:
     """A late "failed" of the second send, held and replayed, is no copy of the first one. Its redelivery is a copy."""
     async with sending(tmp_path, REFUND, ENDED) as shop:
@@ -131,11 +124,9 @@ async def test_late_event_of_the_second_send_is_handled_once(tmp_path: Path) -> 
         await shop.send(UNDER_WAY)
         shop.say(ENDED)
         data = {**REFUND.number, "status": REFUND.words[ENDED], "serial": 2}
-        await shop.take(data, "refund", time=shop.clock.now - 2 * SHAPE.tolerance)
-        held = await shop.last()
+        held = await shop.handled(data, "refund", time=shop.clock.now - 2 * SHAPE.tolerance)
         await shop.receiver.replay(held.id)
-        await shop.later(QUARANTINE + 100)
-        replayed = await shop.last()
+        replayed = await shop.later(QUARANTINE + 100)
         await shop.handled(data, "refund", time=shop.clock.now - 2 * SHAPE.tolerance)
         await shop.handled(data, "refund")
 
@@ -144,21 +135,22 @@ async def test_late_event_of_the_second_send_is_handled_once(tmp_path: Path) -> 
         assert ["failed", "failed"] == shop.heard
 
 
-async def test_kind_that_a_person_says_names_the_second_send(tmp_path: Path) -> None:
-    """A second "failed" without an event name, replayed with its kind, is no copy of the first one."""
-    says = evolve(SAYS, notification=evolve(SHAPE, kinds={**SHAPE.kinds, "refund": ("refund.ended",)}))
+@pytest.mark.parametrize(("kinds", "count"), [({"refund": ("refund.ended",)}, 2), (None, 1)], ids=["first", "never"])
+async def test_kind_that_a_person_says_names_the_second_send(kinds: Any, count: int, tmp_path: Path) -> None:
+    """A second "failed" without an event name, replayed with its kind, gets the key that it would have had."""
+    says = evolve(SAYS, notification=evolve(SHAPE, kinds={**SHAPE.kinds, **kinds} if kinds else {}))
     async with sending(tmp_path, REFUND, ENDED, says=says) as shop:
-        await shop.told()
+        if kinds:
+            await shop.told()
         await shop.send(UNDER_WAY)
         shop.say(ENDED)
-        await shop.take({**REFUND.number, "status": REFUND.words[ENDED], "serial": 2}, None)
-        held = await shop.last()
+        held = await shop.handled({**REFUND.number, "status": REFUND.words[ENDED], "serial": 2}, cast("Any", None))
         await shop.receiver.replay(held.id, kind="refund")
         await shop.later(QUARANTINE)
 
         assert ("held", None) == (held.state, held.kind)
-        assert [(REFUND.key(ENDED), 1), (REFUND.key(ENDED, 2), 1)] == await shop.sent()
-        assert ["failed", "failed"] == shop.heard
+        assert [REFUND.key(ENDED), REFUND.key(ENDED, 2)][-count:] == [each.dedup_key for each in shop.got]
+        assert ["failed"] * count == shop.heard
 
 
 async def test_handled_event_supersedes_its_late_copy(tmp_path: Path) -> None:
@@ -241,21 +233,32 @@ async def test_key_with_the_events_own_number_stays(tmp_path: Path) -> None:
 async def test_event_that_waits_for_its_handler_is_overtaken_by_a_repeat(tmp_path: Path) -> None:
     """If a number is sent again before the handler succeeds, the event of the first send is believed no more."""
     async with sending(tmp_path, REFUND, ENDED) as shop:
-        failures = list[int]()
-
-        @shop.receiver.on("refund")
-        async def fail_once(notification: Notification) -> None:
-            failures.append(notification.attempt)
-            if notification.attempt == 1:
-                raise ValueError("not now")
-
+        got = shop.recording("refund", fails=1)
         await shop.told()
         await shop.send(UNDER_WAY)
         shop.say(DONE)
-        waiting = await shop.later(1)
-        ended = await shop.later(QUARANTINE)
+        waiting, ended = await shop.later(1), await shop.later(QUARANTINE)
 
-        assert ([1], "pending", "done") == (failures, waiting.state, ended.state)
+        assert (1, "pending", "done") == (len(got), waiting.state, ended.state)
+
+
+async def test_journal_that_cannot_be_read(tmp_path: Path) -> None:
+    """If the journal cannot be read, the service shall repeat an event about an end; any other is accepted.
+
+    An event that was accepted before has failed when it is dispatched, and is tried again.
+    """
+    async with sending(tmp_path, REFUND, UNDER_WAY) as shop:
+        await shop.tell(serial=1)
+        await shop.journal.aclose()
+        refused = await shop.tell()
+        events = await shop.sent()
+        waiting = await shop.last()
+        others = [(await shop.tell(word)).status for word in (DONE, UNDER_WAY)]
+
+        assert ((503, "5"), 1) == ((refused.status, refused.headers["Retry-After"]), len(events))
+        assert ("pending", 1, []) == (waiting.state, waiting.failures, shop.heard)
+        assert waiting.reason.startswith("StorageError")
+        assert [200, 200] == others
 
 
 async def test_repeat_that_is_in_flight_may_still_arrive(tmp_path: Path) -> None:
@@ -334,41 +337,3 @@ async def test_query_that_cannot_be_made_leaves_the_event_to_a_person(tmp_path: 
         event = await shop.told()
 
         assert ("held", True) == (event.state, "refund_status" in event.reason)
-
-
-async def test_event_about_an_end_is_stored_only_if_the_journal_can_be_read(tmp_path: Path) -> None:
-    """If the journal cannot be read, the service shall repeat an event about an end; any other is accepted."""
-    async with sending(tmp_path, REFUND, UNDER_WAY) as shop:
-        await shop.journal.aclose()
-        refused = await shop.tell()
-        events = await shop.sent()
-        others = [(await shop.tell(word)).status for word in (DONE, UNDER_WAY)]
-
-        assert ((503, "5"), []) == ((refused.status, refused.headers["Retry-After"]), events)
-        assert [200, 200] == others
-
-
-async def test_handler_waits_for_the_journal(tmp_path: Path) -> None:
-    """If the journal cannot be read when an event is dispatched, the event has failed, and is tried again."""
-    async with sending(tmp_path, REFUND, UNDER_WAY) as shop:
-        await shop.tell()
-        await shop.journal.aclose()
-        event = await shop.last()
-
-        assert ("pending", 1, []) == (event.state, event.failures, shop.heard)
-        assert event.reason.startswith("StorageError")
-
-
-async def test_replay_as_a_refund_counts_the_sends(tmp_path: Path) -> None:
-    """An event that gets its kind from a person gets the key that it would have had."""
-    says = evolve(SAYS, notification=evolve(SHAPE, kinds={}))
-    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, says=says) as shop:
-        shop.say(ENDED)
-        signed = shop.sign({**REFUND.number, "status": "SBX_REFUND_FAILED"}, None)
-        await shop.receiver.receive(signed.raw, signed.headers)
-        nameless = await shop.last()
-        await shop.receiver.replay(nameless.id, kind="refund")
-        await shop.later(QUARANTINE)
-
-        assert "held" == nameless.state
-        assert [REFUND.key(ENDED, 2)] == [each.dedup_key for each in shop.got]
