@@ -575,15 +575,6 @@ async def test_event_gets_a_fact_beside_another_of_its_key(inbox: Inbox) -> None
     assert FACT == (await inbox.read(claim)).event.fact
 
 
-@pytest.mark.parametrize("fact", [None, FACT], ids=["earlier version", "this version"])
-async def test_event_of_an_earlier_version_bars_its_key(inbox: Inbox, fact: str | None) -> None:
-    """An event that was done before events had facts bars its key, because its handlers are not known by a fact."""
-    first, second = await claimed(inbox, key="confirmed:1", fact=fact), await claimed(inbox, key="hint:2")
-    await inbox.finish(first, "done")
-
-    assert bool(fact) == await inbox.own(second, "confirmed:1:2", fact=FACT, others=["confirmed:1"])
-
-
 async def test_fact_outlives_the_event_that_a_query_confirmed(inbox: Inbox, clock: Clock) -> None:
     """Which handlers have got a fact is known when a query has confirmed it, and no such event has it any more."""
     hint = await claimed(inbox, key="hint:1")

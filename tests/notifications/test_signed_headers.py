@@ -589,16 +589,3 @@ async def test_sandbox_signs_in_headers(profile: Profile, tmp_path: Path) -> Non
 
         assert [shop.ORDER, "R1", f"{subscription} 2"] == merchant.books.of("credited")
         assert [True] * 3 == [each.acknowledged for each in merchant.sandbox.ledger.deliveries()]
-
-
-@pytest.mark.parametrize("profile", SERVICES[2:4], ids=lambda profile: profile.name)
-async def test_changed_and_old_notifications_are_refused(profile: Profile, tmp_path: Path) -> None:
-    """A notification that is changed on its way is refused, and so is an old one; the next is handled."""
-    async with shop.opened(profile, tmp_path) as merchant:
-        merchant.sandbox.faults.notifications.corrupt(times=1)
-        merchant.sandbox.faults.notifications.old_timestamp(times=1)
-        await merchant.paid()
-        await merchant.pass_time()
-
-        assert [400, 400, 200] == merchant.answers
-        assert [shop.ORDER] == merchant.books.of("credited")

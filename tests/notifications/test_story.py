@@ -3,11 +3,8 @@
 from datetime import timedelta
 from pathlib import Path
 
-from attrs import evolve
-
-from payasync import Credentials, Profile, SortedPairs
+from payasync import Profile
 from payasync.notifications import Notification
-from payasync.testing import Signed, sign_notification
 from tests.notifications.shop import ORDER, opened
 
 
@@ -67,29 +64,3 @@ async def test_handlers_are_told_the_state(profile: Profile, tmp_path: Path) -> 
     ends = (None, None) if unsigned else ("paid", "closed")
 
     assert list(zip((ORDER, "OTHER"), ends, strict=True)) == states
-
-
-def lie(profile: Profile) -> Signed:
-    """Return a forged payment notification, signed with other keys."""
-    shape = profile.notification
-    told = {shape.out_trade_no: ORDER, profile.answer.order_status: profile.states.order["paid"][0]}
-    forger = Credentials(
-        "X", service_keys="forged service key", notification_keys="whsec_Zm9yZ2VkZm9yZ2VkZm9yZ2VkZm9yZ2Vk"
-    )
-    scheme = evolve(profile, signature=SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json"))
-    return sign_notification(told, profile=scheme, credentials=forger, kind="payment")
-
-
-async def test_lie_has_no_effect(profile: Profile, tmp_path: Path) -> None:
-    """A forged payment notification has no effect, and does not prevent the genuine one from being handled."""
-    async with opened(profile, tmp_path) as shop:
-        placed = await shop.place()
-        forged = lie(profile)
-        await shop.receiver.receive(forged.raw, forged.headers, "payment")
-        await shop.settle()
-        before = shop.books.of("credited")
-        await shop.sandbox.customer.authorize(placed)
-        await shop.settle()
-
-        assert [] == before
-        assert [ORDER] == shop.books.of("credited")
