@@ -19,7 +19,7 @@ from payasync.sandbox import PROFILE
 from tests.inside import turns, until
 from tests.journal.service import QUARANTINE, SAYS
 from tests.notifications.databases import by_sqlite3, credited_in
-from tests.notifications.merchant import CREDENTIALS, RENEWED, Clock, hinted, opened, shared
+from tests.notifications.merchant import CREDENTIALS, Clock, hinted, opened, shared
 from tests.notifications.sender import (
     DONE,
     ENDED,
@@ -164,16 +164,6 @@ async def test_handlers_that_ended_before_the_key_was_shared_have_ended(then: Pr
         assert [1, 1, 0, 1] == [len(each) for each in got]
 
 
-async def test_subscriptions_have_keys_and_no_facts(tmp_path: Path) -> None:
-    """No query confirms a subscription's event, so that each of its keys is an event, in whatever state."""
-    async with opened(tmp_path, profile=SAYS) as shop:
-        got = shop.recording("subscription")
-        for period in ("2027-01", "2027-02"):
-            await shop.handled({**RENEWED, "period": period}, "subscription")
-
-        assert 2 == len(got)
-
-
 @THINGS
 @pytest.mark.parametrize("says", [SHARED, BY_ID], ids=["number and state", "message"])
 async def test_held_event_is_replayed_without_handlers_after_a_confirmed_one(
@@ -224,19 +214,6 @@ async def test_key_that_is_shared_for_a_while_calls_no_handler_again(fails: int,
 
         assert ["pending", "pending", "done", "done"] == states
         assert {"credit": 2 + fails, "mail": 4} == called
-
-
-@pytest.mark.parametrize("says", [SHARED, BY_ID], ids=["number and state", "message"])
-async def test_fact_is_remembered_after_the_retention(says: Profile, tmp_path: Path) -> None:
-    """With a key of all merchants, a hint about an order that was handled long ago is not handled again."""
-    async with sending(tmp_path, ORDER, UNDER_WAY, says=says) as shop:
-        shop.say(DONE)
-        await shop.told(DONE, **MINE)
-        await shop.later(40 * 24 * 3600)
-        await shop.told(DONE, serial=2)
-        await ended(shop)
-
-        assert ["paid"] == shop.heard
 
 
 @pytest.mark.parametrize("hint", [False, True])
@@ -404,21 +381,6 @@ async def test_thread_of_the_same_fact_is_waited_for(tmp_path: Path) -> None:
         assert ("done", 2, 1) == (event.state, handler.calls, handler.most)
 
 
-async def test_hints_that_no_handler_gets_are_deleted(tmp_path: Path) -> None:
-    """Whoever sends many hints about one payment leaves nothing behind after the retention."""
-    async with sending(tmp_path, ORDER, UNDER_WAY, says=UNSIGNED) as shop:
-        shop.say(DONE)
-        for serial in range(3):
-            await shop.told(DONE, serial=serial)
-            await ended(shop)
-        await shop.later(40 * 24 * 3600)
-
-        assert (['confirmed:payment:["T1","SBX_PAID"]'], ["paid"]) == (
-            [key for key, _ in await shop.sent()],
-            shop.heard,
-        )
-
-
 @pytest.mark.parametrize("says", [SHARED, BY_ID], ids=["number and state", "message"])
 async def test_second_failure_is_another_fact(says: Profile, tmp_path: Path) -> None:
     """If a refund fails again, each handler hears of it, though the first "failed" was under way with one of them."""
@@ -457,19 +419,6 @@ async def test_failure_beside_a_send_that_is_refused_is_handled_once(
         await ended(shop)
 
         assert ("pending", ["failed"]) == (waiting.state, shop.heard)
-
-
-async def test_hint_after_a_dead_event_calls_the_rest_of_the_handlers(tmp_path: Path) -> None:
-    """If a confirmed event is dead after one of two handlers, the next hint about its fact calls the other one."""
-    async with sending(tmp_path, ORDER, UNDER_WAY, says=UNSIGNED, attempts=1) as shop:
-        mailed = shop.recording("payment", fails=1)
-        shop.say(DONE)
-        dead = await shop.told(DONE)
-        await shop.later(QUERY_PAUSE)
-        done = await shop.told(DONE, serial=2)
-
-        assert ("dead", "done") == (dead.state, done.state)
-        assert (["paid"], [1, 2]) == (shop.heard, mailed.ids)
 
 
 @pytest.mark.parametrize(("before", "after"), [(UNSIGNED, UNSIGNED), (SAYS, SHARED)], ids=["hint", "verified"])

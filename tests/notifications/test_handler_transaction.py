@@ -39,28 +39,18 @@ AT: Final = datetime(2027, 1, 1, tzinfo=UTC)
 
 
 async def test_effect_is_committed_once(database: Database) -> None:
-    """If a mark is stored already, `run_once` does not call the handler. Another mark has its own effect."""
+    """If a mark is stored already, `run_once` does not call the handler. Another mark has its own effect.
+
+    `check` makes the table of marks if it is missing, and leaves no mark in it.
+    """
     handler_transaction = HandlerTransaction(database.begin)
+    for _ in range(2):
+        await handler_transaction.check()
+    marks = database.marks()
     done = [await handler_transaction.run_once("ab", AT, database.effect) for _ in range(2)]
     other = await handler_transaction.run_once("cd", AT, database.effect)
 
-    assert ([True, False], True, 2) == (done, other, database.count())
-
-
-async def test_failure_undoes_effect_and_mark(database: Database) -> None:
-    """If the handler raises after its effect, neither effect nor mark is committed, and the next try has the effect."""
-    handler_transaction = HandlerTransaction(database.begin)
-
-    async def fail(connection: Any) -> None:
-        await database.effect(connection)
-        raise ValueError("not now")
-
-    with pytest.raises(ValueError, match="not now"):
-        await handler_transaction.run_once("ab", AT, fail)
-    undone = database.count()
-    done = await handler_transaction.run_once("ab", AT, database.effect)
-
-    assert (0, True, 1) == (undone, done, database.count())
+    assert (0, [True, False], True, 2) == (marks, done, other, database.count())
 
 
 @pytest.mark.parametrize("driver", IN_POSTGRES, ids=lambda driver: driver.__name__)
@@ -205,15 +195,21 @@ async def test_swallowed_error_is_no_success(shop: Shop, tmp_path: Path) -> None
 UNDONE: Final = "a failed statement or a rollback has undone it"
 
 
-async def test_transaction_that_the_handler_undoes_has_failed(database: Database) -> None:
-    """If the handler returns after a rollback of its own, it has failed, and nothing is committed."""
+@pytest.mark.parametrize("raises", [True, False])
+async def test_transaction_that_the_handler_undoes_has_failed(database: Database, *, raises: bool) -> None:
+    """If the handler raises, or returns after a rollback of its own, it has failed, and nothing is committed.
+
+    The next try has the effect.
+    """
     handler_transaction = HandlerTransaction(database.begin)
 
     async def undo(connection: Any) -> None:
         await database.effect(connection)
+        if raises:
+            raise ValueError("not now")
         await until_done(database.execute(connection, "ROLLBACK"))
 
-    with pytest.raises(ConfigurationError, match=UNDONE):
+    with pytest.raises(ValueError if raises else ConfigurationError, match="not now" if raises else UNDONE):
         await handler_transaction.run_once("ab", AT, undo)
     undone = (database.count(), database.marks())
     done = await handler_transaction.run_once("ab", AT, database.effect)
@@ -356,14 +352,6 @@ async def test_one_connection_for_all_is_no_transaction(tmp_path: Path) -> None:
         await HandlerTransaction(lambda: nullcontext(connection)).check()
 
     assert 0 == marked(tmp_path / "shop.db")
-
-
-async def test_proof_leaves_nothing_behind(database: Database) -> None:
-    """`check` makes the table of marks if it is missing, and leaves no mark in it."""
-    for _ in range(2):
-        await HandlerTransaction(database.begin).check()
-
-    assert 0 == database.marks()
 
 
 async def test_error_may_be_told_in_other_words(tmp_path: Path) -> None:

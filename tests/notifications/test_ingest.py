@@ -82,19 +82,6 @@ async def test_genuine_body_that_cannot_be_read_is_held(tmp_path: Path, *, genui
         assert genuine is bool(replayed)
 
 
-async def test_redelivery_is_acknowledged_and_nothing_else(tmp_path: Path) -> None:
-    """If an event is delivered again with another time, the receiver acknowledges it, and handles it only once."""
-    profile = evolve(SIGNED, notification=evolve(SIGNED.notification, volatile=("timestamp",)))
-    async with opened(tmp_path, profile=profile) as shop:
-        got = shop.recording()
-        answers = [await shop.take(time=shop.clock.now + later) for later in range(3)]
-        await shop.receiver.settle()
-        answers.append(await shop.take())
-        await shop.receiver.settle()
-
-        assert ([YES] * 4, ["done"], 1) == (answers, await shop.states(), len(got))
-
-
 def in_the_body(**facts: Any) -> Profile:
     """Return the profile of a service that signs each delivery afresh, with a time and a nonce, in the payload."""
     given: dict[str, Any] = {

@@ -167,45 +167,21 @@ async def test_coroutine_that_cannot_be_cancelled_is_waited_for(
     assert "TimeoutError: not done after 0.01 seconds" in first.reason
 
 
-async def test_lease_lasts_as_long_as_its_thread(tmp_path: Path) -> None:
-    """While a plain function runs, its lease is extended, so that no other process calls it."""
-    async with opened(tmp_path, lease=30) as shop:
-        handler = await begun(shop)
-        for _ in range(12):
-            shop.clock.advance(10)
-            await until(lambda: shop.clock.sleeping(10))
-            assert [] == await shop.inbox.claim(1, 30)
-        handler.go.set()
-        event = await shop.last()
-
-        assert ("done", 1) == (event.state, event.attempts)
-
-
 @pytest.mark.parametrize("fails", [False, True])
-@pytest.mark.parametrize("plain", [True, False])
-async def test_lease_that_was_lost_calls_nothing_twice_at_once(tmp_path: Path, *, plain: bool, fails: bool) -> None:
+async def test_lease_that_was_lost_calls_nothing_twice_at_once(tmp_path: Path, *, fails: bool) -> None:
     """If a process loses a lease, and claims the event again, its handler ends first. It is called again if it fails.
 
     So it is if the clock is put forward by more than the lease.
     """
     async with opened(tmp_path, lease=30) as shop:
-        handler, open_now = Blocking(), asyncio.Event()
+        handler = Blocking()
 
+        @shop.receiver.on("payment")
         def block(notification: Notification) -> None:
             handler(notification)
             if fails and handler.calls == 1:
                 raise ValueError("not now")
 
-        async def coroutine(_: Notification) -> None:
-            handler.threads.append(threading.current_thread())
-            handler.now += 1
-            handler.most = max(handler.most, handler.now)
-            await open_now.wait()
-            handler.now -= 1
-            if fails and handler.calls == 1:
-                raise ValueError("not now")
-
-        shop.receiver.on("payment")(block if plain else coroutine)
         await shop.take()
         await until(lambda: handler.now)
         shop.inbox.errors["extend"] = OSError("the disk is full")
@@ -215,7 +191,6 @@ async def test_lease_that_was_lost_calls_nothing_twice_at_once(tmp_path: Path, *
         await turns(1000)
         early = handler.calls
         handler.go.set()
-        open_now.set()
         event = await shop.last()
 
     assert (1, 1) == (early, handler.most)

@@ -23,14 +23,12 @@ from standardwebhooks import Webhook
 
 from payasync import Accept, Credentials, PayasyncError, Profile, Secret, Session, SignedHeader, SortedPairs
 from payasync.clocks import Clocks, use_clocks
-from payasync.endpoints import OPERATIONS
 from payasync.errors import (
     ConfigurationError,
     InvalidArgumentError,
     InvalidSignatureError,
     NotConfiguredError,
 )
-from payasync.evidence import comparison as match
 from payasync.notifications import Notification, parse
 from payasync.notifications.notification import read_headers
 from payasync.notifications.verification import (
@@ -105,6 +103,7 @@ UNSIGNED: Final = evolve(BODY, notification=evolve(SHAPE, verification="none"))
 PUBLIC: Final = evolve(BODY, signature=SortedPairs(algorithm="ed25519", encoding="hex"))
 
 SERVICE_KEYS: Final = "credentials.service_keys"
+
 DATA: Final = {"no": "7", "state": "SHUT", "amt": 450, "empty": "", "at": NOW}
 
 
@@ -972,19 +971,6 @@ def test_merchant_that_is_hidden_beside_the_envelope() -> None:
     hidden = {"body": "x&merchantId=M2", "name": "SHUT", "payload": payload, "time": NOW}
 
     assert "could have hidden merchantId there" in str(refusal({**hidden, "sign": hmac_sha256(text, KEY)}, profile))
-
-
-def test_what_may_be_hidden_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A receiver finds the names that a text could hide once, and only if a text holds the separator."""
-    comparison_of = Mock(side_effect=match.comparison_of)
-    monkeypatch.setattr("payasync.notifications.verification.comparison_of", comparison_of)
-    verification, found = verification_of(BODY, CREDENTIALS), list[int]()
-    for subject in ("Tea", "Tea & coffee", "Tea & cake"):
-        body = json.dumps({"event": "SHUT", "data": signed(subject=subject)}).encode()
-        assert verification.examine(body, {}, now=NOW).notification.verified
-        found.append(comparison_of.call_count)
-
-    assert [0, len(OPERATIONS), len(OPERATIONS)] == found
 
 
 def test_object_that_is_hidden_in_a_text_of_a_notification() -> None:
