@@ -13,15 +13,7 @@ from typing import Any, Final, Literal
 from attrs import evolve
 
 from payasync import Credentials, Profile, Session, SortedPairs
-from payasync.notifications import (
-    Answer,
-    InboxEvent,
-    Notification,
-    Pace,
-    Received,
-    Receiver,
-    SqliteInbox,
-)
+from payasync.notifications import Answer, InboxEvent, Notification, Pace, Received, Receiver, SqliteInbox
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.testing import Signed, sign_notification
 from tests.inside import until

@@ -20,18 +20,7 @@ from tests.inside import turns, until
 from tests.journal.service import QUARANTINE, SAYS
 from tests.notifications.databases import by_sqlite3, credited_in
 from tests.notifications.merchant import CREDENTIALS, Clock, hinted, opened, shared
-from tests.notifications.sender import (
-    DONE,
-    ENDED,
-    ORDER,
-    REFUND,
-    SHAPE,
-    UNDER_WAY,
-    UNSIGNED,
-    Sender,
-    Thing,
-    sending,
-)
+from tests.notifications.sender import DONE, ENDED, ORDER, REFUND, SHAPE, UNDER_WAY, UNSIGNED, Sender, Thing, sending
 from tests.notifications.test_plain_handlers import Blocking
 
 MINE: Final = {"merchantId": "M1"}

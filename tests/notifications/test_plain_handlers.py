@@ -18,15 +18,7 @@ from payasync import ConfigurationError
 from payasync.clocks import Clocks, use_clocks
 from payasync.notifications import Notification, SqliteInbox
 from tests.inside import turns, until
-from tests.notifications.databases import (
-    EFFECT,
-    IN_A_FILE,
-    Database,
-    by_aiosqlite,
-    by_sqlite3,
-    connected,
-    plainly,
-)
+from tests.notifications.databases import EFFECT, IN_A_FILE, Database, by_aiosqlite, by_sqlite3, connected, plainly
 from tests.notifications.merchant import PAID, Clock, Shop, opened
 
 LONG: Final = 30

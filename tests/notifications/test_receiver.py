@@ -11,13 +11,7 @@ import pytest
 from attrs import evolve
 
 import payasync.notifications
-from payasync import (
-    ConfigurationError,
-    Credentials,
-    InvalidArgumentError,
-    Session,
-    StorageError,
-)
+from payasync import ConfigurationError, Credentials, InvalidArgumentError, Session, StorageError
 from payasync.notifications import InboxEvent, Notification, Receiver, SqliteInbox
 from payasync.notifications.receiver import REPLAY_PAGE
 from payasync.notifications.transitions import draw_upper_half

@@ -12,26 +12,14 @@ import pytest
 from attrs import evolve
 from standardwebhooks import Webhook
 
-from payasync import (
-    ABSENT,
-    AnswerShape,
-    Credentials,
-    NotificationShape,
-    Profile,
-    QueryRefund,
-    Secret,
-    Session,
-    SignedHeader,
-    SortedPairs,
-    States,
-    Template,
-)
+from payasync import ABSENT, Credentials, Profile, QueryRefund, Secret, Session
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError
 from payasync.notifications import Notification, parse
 from payasync.notifications.ingest import build_received
 from payasync.notifications.verification import verification_of, verify
-from payasync.profile.schema import MOST_SIGNATURES, Endpoint
+from payasync.profile.schema import MOST_SIGNATURES, AnswerShape, Endpoint, NotificationShape, SignedHeader, States
 from payasync.sandbox import PROFILE
+from payasync.signing import SortedPairs, Template
 from payasync.signing.templates import parse_time
 from payasync.testing import sign_notification
 from tests.foreign.recorder import Recorder, answer

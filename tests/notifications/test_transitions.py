@@ -11,47 +11,9 @@ from typing import Any, Final
 import pytest
 from attrs import evolve, frozen
 
-from payasync import (
-    AuthenticationError,
-    ConfigurationError,
-    InvalidArgumentError,
-    InvalidSignatureError,
-    NoAnswerError,
-    NotSentError,
-    Parameter,
-    Profile,
-    QueryOrder,
-    QueryPayment,
-    QueryRefund,
-    RateLimitedError,
-    Recovery,
-    ServiceError,
-    SortedPairs,
-)
-from payasync.errors import PayasyncError, describe_error
-from payasync.notifications.transitions import (
-    ATTEMPTS,
-    BURST,
-    DEFAULT_QUARANTINE,
-    MAX_INTERRUPTIONS,
-    MAX_TURNS,
-    MAX_UNCONFIRMED,
-    MAX_WAITING_EVENTS,
-    QUERY_PAUSE,
-    RATE,
-    Confirmed,
-    QueryLimiter,
-    Transition,
-    compare_expected,
-    draw_upper_half,
-    hold_another,
-    hold_refund,
-    is_same,
-    judge_error,
-    judge_response,
-    limit_interruptions,
-    longest_wait,
-)
+from payasync import Parameter, Profile, QueryOrder, QueryPayment, QueryRefund, Recovery, SortedPairs, errors
+from payasync.notifications import transitions
+from payasync.notifications.transitions import BURST, QUERY_PAUSE, RATE, Confirmed, QueryLimiter, Transition
 from payasync.sandbox import PROFILE
 from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
 from tests.building import reply
@@ -103,7 +65,7 @@ def test_response_that_confirms_nothing() -> None:
         *((ORDER, OrderResponse, data, "pending: the response has no 'status'") for data in stateless),
     )
     for query, kind, data, reason in cases:
-        found = judge_response(query, "payment", response(data, kind), PROFILE, 0)
+        found = transitions.judge_response(query, "payment", response(data, kind), PROFILE, 0)
 
         assert f"{state_of(found)}: {getattr(found, 'reason', '')}".startswith(reason), data
 
@@ -124,15 +86,17 @@ def test_number_of_a_confirmation_stands_where_the_profile_says(
     profile = evolve(PROFILE, **changes)
     paid = response({"status": "SBX_PAID", **number}, profile=profile)
 
-    assert confirms is isinstance(judge_response(ORDER, "payment", paid, profile, 0), Confirmed)
+    assert confirms is isinstance(transitions.judge_response(ORDER, "payment", paid, profile, 0), Confirmed)
 
 
 def test_pending_state_is_not_asked_about_for_days() -> None:
     """If the state is pending for `MAX_UNCONFIRMED` seconds, the hint is dead, because anybody may have sent it."""
     pending = response({"status": "SBX_PENDING"})
-    ages = (MAX_UNCONFIRMED - 1, MAX_UNCONFIRMED)
+    ages = (transitions.MAX_UNCONFIRMED - 1, transitions.MAX_UNCONFIRMED)
 
-    assert ["pending", "dead"] == [state_of(judge_response(ORDER, "payment", pending, PROFILE, age)) for age in ages]
+    assert ["pending", "dead"] == [
+        state_of(transitions.judge_response(ORDER, "payment", pending, PROFILE, age)) for age in ages
+    ]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +113,7 @@ def test_final_state_confirms(status: str, profile: Profile, missing: str) -> No
 
     If the profile says neither what the state is nor which is not final, the hint is parked.
     """
-    found = judge_response(ORDER, "payment", response({"status": status}, profile=profile), profile, 0)
+    found = transitions.judge_response(ORDER, "payment", response({"status": status}, profile=profile), profile, 0)
 
     assert ("parked" if missing else "confirmed") == getattr(found, "state", "confirmed")
     assert missing in str(found)
@@ -159,23 +123,33 @@ def test_final_state_confirms(status: str, profile: Profile, missing: str) -> No
 def test_denial_is_believed_after_the_quarantine(quarantine: float | None) -> None:
     """A hint may be ahead of the service's books, by as much as the profile says."""
     profile = evolve(PROFILE, recovery=Recovery(quarantine=quarantine))
-    bound = quarantine or DEFAULT_QUARANTINE
-    states = [state_of(judge_error(ServiceError("no such order"), profile, age)) for age in (0, bound - 1, bound)]
+    bound = quarantine or transitions.DEFAULT_QUARANTINE
+    states = [
+        state_of(transitions.judge_error(errors.ServiceError("no such order"), profile, age))
+        for age in (0, bound - 1, bound)
+    ]
 
     assert ["pending", "pending", "dead"] == states
 
 
 def test_query_that_fails() -> None:
     """If a query of a hint fails, the kind of error decides whether the hint is dead, parked or queried again."""
-    again = (NoAnswerError, NotSentError, AuthenticationError, RateLimitedError, InvalidSignatureError, PayasyncError)
+    again = (
+        errors.NoAnswerError,
+        errors.NotSentError,
+        errors.AuthenticationError,
+        errors.RateLimitedError,
+        errors.InvalidSignatureError,
+        errors.PayasyncError,
+    )
     for error, state in (
-        (ServiceError("no such order"), "dead"),
-        (ServiceError("not here any more", http_status=302), "pending"),
+        (errors.ServiceError("no such order"), "dead"),
+        (errors.ServiceError("not here any more", http_status=302), "pending"),
         *((kind("anything"), "pending") for kind in (*again, OSError)),
-        (InvalidArgumentError("an invalid number"), "parked"),
-        (ConfigurationError("it does not say how to ask"), "parked"),
+        (errors.InvalidArgumentError("an invalid number"), "parked"),
+        (errors.ConfigurationError("it does not say how to ask"), "parked"),
     ):
-        found = judge_error(error, PROFILE, 10**6)
+        found = transitions.judge_error(error, PROFILE, 10**6)
 
         assert (state, f"{type(error).__name__}: {error}") == (found.state, found.reason)
 
@@ -198,7 +172,9 @@ def test_what_is_expected() -> None:
     )
     for expected, reason in cases:
         for verified in (True, False):  # an unsigned subscription is compared as it is
-            found = compare_expected(notification({**PAID, "items": [{"no": 1}]}, verified=verified), expected, PROFILE)
+            found = transitions.compare_expected(
+                notification({**PAID, "items": [{"no": 1}]}, verified=verified), expected, PROFILE
+            )
 
             assert (reason and Transition("held", reason)) == found
     empty: tuple[Any, ...] = (None, [], "paid")
@@ -206,7 +182,7 @@ def test_what_is_expected() -> None:
         hint = notification(verified=False, confirmed=response(data))
         held = Transition("held", "totalAmt is absent, expected 450")
 
-        assert held == compare_expected(hint, {"totalAmt": 450}, PROFILE)
+        assert held == transitions.compare_expected(hint, {"totalAmt": 450}, PROFILE)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +197,7 @@ def test_what_is_expected() -> None:
 )
 def test_name_of_an_argument_is_no_path(path: str, fields: dict[str, str], hint: str) -> None:
     """If `expect` names an argument of ours in place of a path, the reason says the service's own name."""
-    held = compare_expected(notification(), {path: 1}, Profile(fields=fields))
+    held = transitions.compare_expected(notification(), {path: 1}, Profile(fields=fields))
 
     assert Transition("held", f"{path} is absent, expected 1{hint}") == held
 
@@ -229,7 +205,7 @@ def test_name_of_an_argument_is_no_path(path: str, fields: dict[str, str], hint:
 def test_expectation_must_be_a_mapping() -> None:
     """If `expect` returns something else by mistake, the event is tried again."""
     for expected in (450, [("totalAmt", 450)], True, "totalAmt"):
-        assert "pending" == state_of(compare_expected(notification(), expected, PROFILE))
+        assert "pending" == state_of(transitions.compare_expected(notification(), expected, PROFILE))
 
 
 IN_DATA: Final = evolve(
@@ -262,7 +238,7 @@ def test_merchant_of_an_event() -> None:
         ({"data": m9, "verified": False, "confirmed": response(PAID)}, PROFILE, True),
     )
     for facts, profile, ours in cases:
-        found = hold_another(notification(**facts), "7", profile)
+        found = transitions.hold_another(notification(**facts), "7", profile)
 
         assert (None if ours else "held") == (found and found.state), facts
 
@@ -300,11 +276,11 @@ GENERAL_NAMES: Final = evolve(PROFILE, fields={**PROFILE.fields, "out_refund_no"
 def test_refund_that_came_as_a_payment(data: dict[str, Any], profile: Profile, why: str) -> None:
     """A payment that names a refund is held: by its number, amount or state, whatever the service calls them."""
     told = {"data": {**PAID, **data}, "out_refund_no": data.get("back", {}).get("no")}
-    held = hold_refund(notification(**told), profile)
+    held = transitions.hold_refund(notification(**told), profile)
 
     assert held
     assert ("held", True) == (held.state, f"names a refund: {why}." in held.reason)
-    assert all(hold_refund(notification(**told, kind=kind), profile) is None for kind in ("refund", None))
+    assert all(transitions.hold_refund(notification(**told, kind=kind), profile) is None for kind in ("refund", None))
 
 
 @pytest.mark.parametrize("profile", [PROFILE, REFUND_ELSEWHERE], ids=["own", "elsewhere"])
@@ -320,7 +296,7 @@ def test_payment_that_names_no_refund(profile: Profile) -> None:
         {"refundAmt": [1], "refundDesc": "R1", "back": {"no": None}},
     )
     for data in payments:
-        assert hold_refund(notification({**PAID, **data}), profile) is None, data
+        assert transitions.hold_refund(notification({**PAID, **data}), profile) is None, data
 
 
 def test_names_that_payments_have_tell_no_refund() -> None:
@@ -331,8 +307,8 @@ def test_names_that_payments_have_tell_no_refund() -> None:
     shape = evolve(PROFILE.notification, out_trade_no="no", out_refund_no="no")
     profile = evolve(PROFILE, notification=shape, answer=evolve(PROFILE.answer, payment_id="outRefundNo"))
 
-    assert hold_refund(notification({**PAID, "reference": "P1", "value": 450}), GENERAL_NAMES) is None
-    assert hold_refund(notification({"no": "T1", "outRefundNo": "P1"}), profile) is None
+    assert transitions.hold_refund(notification({**PAID, "reference": "P1", "value": 450}), GENERAL_NAMES) is None
+    assert transitions.hold_refund(notification({"no": "T1", "outRefundNo": "P1"}), profile) is None
 
 
 def test_values_of_other_types_differ() -> None:
@@ -345,7 +321,7 @@ def test_values_of_other_types_differ() -> None:
         ({"a": 1}, {"a": 1, "b": 1}),
     ]
     for found, expected in (*numbers, *nested, ([], {}), ({}, [])):
-        assert not is_same(found, expected), (found, expected)
+        assert not transitions.is_same(found, expected), (found, expected)
 
 
 def test_waits_grow_up_to_an_hour() -> None:
@@ -353,17 +329,17 @@ def test_waits_grow_up_to_an_hour() -> None:
 
     All attempts together last almost two days at least, and almost three days on average.
     """
-    bounds, day = [longest_wait(failures) for failures in range(1, ATTEMPTS)], 86400
+    bounds, day = [transitions.longest_wait(failures) for failures in range(1, transitions.ATTEMPTS)], 86400
 
-    assert [1, 4, 16, 64, 256, 1024, 3600, 3600] == [longest_wait(failures) for failures in range(1, 9)]
-    assert 3600 == longest_wait(1000)
+    assert [1, 4, 16, 64, 256, 1024, 3600, 3600] == [transitions.longest_wait(failures) for failures in range(1, 9)]
+    assert 3600 == transitions.longest_wait(1000)
     assert sum(bounds) / 2 > 1.9 * day
     assert 2.9 * day < sum(bounds) * 3 / 4 < 3 * day
 
 
 def test_wait_is_at_least_half_as_long_as_it_can_be() -> None:
     """A wait is random between half of its bound and the bound."""
-    waits = {draw_upper_half(10) for _ in range(1000)}
+    waits = {transitions.draw_upper_half(10) for _ in range(1000)}
 
     assert all(5 <= each <= 10 for each in waits)
     assert max(waits) - min(waits) > 4
@@ -371,8 +347,13 @@ def test_wait_is_at_least_half_as_long_as_it_can_be() -> None:
 
 def test_what_failed_was_not_cut_off() -> None:
     """An attempt that failed does not count as an interruption."""
-    for attempts, failures in ((1, 0), (MAX_INTERRUPTIONS, 0), (MAX_INTERRUPTIONS + 1, 1), (100, 99)):
-        assert limit_interruptions(attempts, failures) is None
+    for attempts, failures in (
+        (1, 0),
+        (transitions.MAX_INTERRUPTIONS, 0),
+        (transitions.MAX_INTERRUPTIONS + 1, 1),
+        (100, 99),
+    ):
+        assert transitions.limit_interruptions(attempts, failures) is None
 
 
 def test_reason_is_one_short_line() -> None:
@@ -384,7 +365,7 @@ def test_reason_is_one_short_line() -> None:
         (ValueError("x" * 10_000), f"ValueError: {'x' * 199}…"),
         (unspeakable, "Unspeakable"),
     ):
-        assert reason == describe_error(error)
+        assert reason == errors.describe_error(error)
 
 
 QUESTION = ("orders.query", "T1")
@@ -432,14 +413,15 @@ async def test_quiet_ends(questions: QueryLimiter, clock: Clock, jump: float) ->
 async def test_memory_is_bounded(questions: QueryLimiter, clock: Clock) -> None:
     """The query limiter forgets old queries with their responses, and at most `MAX_WAITING_EVENTS` events share one."""
     asked(questions)
-    for event in range(2, MAX_WAITING_EVENTS + 3):
+    for event in range(2, transitions.MAX_WAITING_EVENTS + 3):
         questions.recall(QUESTION, event)
     clock.advance(QUERY_PAUSE)
     last = paid()
     held = weakref.ref(last.response)
     asked(questions, 2, last)
     spoken_for = [
-        questions.recall(QUESTION, event) is last for event in (MAX_WAITING_EVENTS + 1, MAX_WAITING_EVENTS + 2)
+        questions.recall(QUESTION, event) is last
+        for event in (transitions.MAX_WAITING_EVENTS + 1, transitions.MAX_WAITING_EVENTS + 2)
     ]
     del last
     clock.advance(2 * QUERY_PAUSE)
@@ -537,9 +519,9 @@ async def test_queries_after_the_clock_was_set(questions: QueryLimiter, clock: C
 
 async def test_turns_are_bounded(questions: QueryLimiter) -> None:
     """Of very many hints, the last ones have no turn: they come again when the others have had theirs."""
-    last = waits(questions, *range(BURST + MAX_TURNS + 2))[-2:]
+    last = waits(questions, *range(BURST + transitions.MAX_TURNS + 2))[-2:]
 
-    assert [(MAX_TURNS + 1) / RATE] * 2 == pytest.approx(last, abs=0.01)
+    assert [(transitions.MAX_TURNS + 1) / RATE] * 2 == pytest.approx(last, abs=0.01)
 
 
 async def test_few_queries_are_in_flight(clock: Clock) -> None:

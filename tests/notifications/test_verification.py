@@ -23,12 +23,7 @@ from standardwebhooks import Webhook
 
 from payasync import Accept, Credentials, PayasyncError, Profile, Secret, Session, SignedHeader, SortedPairs
 from payasync.clocks import Clocks, use_clocks
-from payasync.errors import (
-    ConfigurationError,
-    InvalidArgumentError,
-    InvalidSignatureError,
-    NotConfiguredError,
-)
+from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, NotConfiguredError
 from payasync.notifications import Notification, parse
 from payasync.notifications.notification import read_headers
 from payasync.notifications.verification import (

@@ -23,16 +23,7 @@ from payasync.notifications.worker import (
     select_handlers,
 )
 from tests.inside import turns
-from tests.notifications.merchant import (
-    NOW,
-    PAID,
-    REFUNDED,
-    SIGNED,
-    Shop,
-    notification,
-    opened,
-    received,
-)
+from tests.notifications.merchant import NOW, PAID, REFUNDED, SIGNED, Shop, notification, opened, received
 
 
 async def test_handler_gets_what_was_verified(shop: Shop) -> None:
