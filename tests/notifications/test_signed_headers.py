@@ -345,19 +345,16 @@ def test_field_tells_the_kind() -> None:
         assert kind == parse(raw, {}, profile=shaped(kind="", kinds={}, tells=TELLS), kind=routed).kind, (data, routed)
 
 
-@pytest.mark.parametrize(
-    ("document", "routed", "words"),
-    [
+def test_field_that_contradicts() -> None:
+    """A notification whose field, event and address say different kinds is refused."""
+    for document, routed, words in (
         ({"data": {"state": "A"}}, "refund", "is about a payment, but arrived at the address for refunds"),
         ({"event": "BACK", "data": {"state": "A"}}, None, "holds state, .* but its event is about a refund"),
-    ],
-)
-def test_field_that_contradicts(document: dict[str, Any], routed: str | None, words: str) -> None:
-    """A notification whose field, event and address say different kinds is refused."""
-    with pytest.raises(InvalidArgumentError, match=words) as refused:
-        parse(json.dumps(document).encode(), {}, profile=shaped(tells=TELLS), kind=routed)
+    ):
+        with pytest.raises(InvalidArgumentError, match=words) as refused:
+            parse(json.dumps(document).encode(), {}, profile=shaped(tells=TELLS), kind=routed)
 
-    assert "kind" == refused.value.field
+        assert "kind" == refused.value.field
 
 
 def test_field_that_tells_the_kind_may_hold_the_state() -> None:
@@ -512,16 +509,17 @@ def test_number_is_stored_under_the_standards_name(name: str) -> None:
     assert ["msg_1"] == [value for key, value in stored.headers.items() if key.lower() == "webhook-id"]
 
 
-@pytest.mark.parametrize(("wanted", "named"), [((), ABSENT), (("out_trade_no",), "T1")], ids=["no", "yes"])
-def test_refund_is_asked_about_with_its_order_if_the_service_wants_that(wanted: Any, named: Any) -> None:
+def test_refund_is_asked_about_with_its_order_if_the_service_wants_that() -> None:
     """A confirmation names the order only if the endpoint wants it: a hint may lie about it."""
-    profile = Profile(
-        endpoints={"refunds.status": Endpoint(with_=wanted)},
-        notification=NotificationShape(out_trade_no="no", out_refund_no="back"),
-    )
-    hint = parse(b'{"no":"T1","back":"R1"}', {}, profile=profile, kind="refund")
+    cases: tuple[tuple[Any, Any], ...] = (((), ABSENT), (("out_trade_no",), "T1"))
+    for wanted, named in cases:
+        profile = Profile(
+            endpoints={"refunds.status": Endpoint(with_=wanted)},
+            notification=NotificationShape(out_trade_no="no", out_refund_no="back"),
+        )
+        hint = parse(b'{"no":"T1","back":"R1"}', {}, profile=profile, kind="refund")
 
-    assert QueryRefund(identifier="R1", out_trade_no=named) == hint.inquiry()
+        assert QueryRefund(identifier="R1", out_trade_no=named) == hint.inquiry()
 
 
 def sandboxed(name: str, algorithm: str, encoding: str = "hex", **changes: Any) -> Profile:

@@ -70,23 +70,20 @@ def test_response_that_confirms_nothing() -> None:
         assert f"{state_of(found)}: {getattr(found, 'reason', '')}".startswith(reason), data
 
 
-@pytest.mark.parametrize(
-    ("changes", "number", "confirms"),
-    [
-        ({"fields": {"out_trade_no": "no"}}, {"no": "t1", "outTradeNo": "T1"}, False),
-        ({"fields": {"out_trade_no": "no"}}, {"no": "T1", "outTradeNo": "its own"}, True),
+def test_number_of_a_confirmation_stands_where_the_profile_says() -> None:
+    """The number is compared at the profile's path, else under the service's name for it; `""`: not compared."""
+    renamed = {"fields": {"out_trade_no": "no"}}
+    cases: tuple[tuple[dict[str, Any], dict[str, str], bool], ...] = (
+        (renamed, {"no": "t1", "outTradeNo": "T1"}, False),
+        (renamed, {"no": "T1", "outTradeNo": "its own"}, True),
         ({"answer": evolve(PROFILE.answer, out_trade_no="no")}, {"no": "t1"}, False),
         ({"answer": evolve(PROFILE.answer, out_trade_no="")}, {"outTradeNo": "its own"}, True),
-    ],
-)
-def test_number_of_a_confirmation_stands_where_the_profile_says(
-    changes: dict[str, Any], number: dict[str, str], *, confirms: bool
-) -> None:
-    """The number is compared at the profile's path, else under the service's name for it; `""`: not compared."""
-    profile = evolve(PROFILE, **changes)
-    paid = response({"status": "SBX_PAID", **number}, profile=profile)
+    )
+    for changes, number, confirms in cases:
+        profile = evolve(PROFILE, **changes)
+        paid = response({"status": "SBX_PAID", **number}, profile=profile)
 
-    assert confirms is isinstance(transitions.judge_response(ORDER, "payment", paid, profile, 0), Confirmed)
+        assert confirms is isinstance(transitions.judge_response(ORDER, "payment", paid, profile, 0), Confirmed), number
 
 
 def test_pending_state_is_not_asked_about_for_days() -> None:
@@ -99,37 +96,31 @@ def test_pending_state_is_not_asked_about_for_days() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("status", "profile", "missing"),
-    [
-        ("SBX_ODD", ONLY_PAID, "states.order.pending"),
-        ("SBX_PAID", NOWHERE, "answer.order_status"),
-        ("SBX_ODD", PROFILE, ""),
-        ("SBX_PAID", ONLY_PAID, ""),
-    ],
-)
-def test_final_state_confirms(status: str, profile: Profile, missing: str) -> None:
+def test_final_state_confirms() -> None:
     """A state is final if it has a name of ours, or if the profile says which states are not final.
 
     If the profile says neither what the state is nor which is not final, the hint is parked.
     """
-    found = transitions.judge_response(ORDER, "payment", response({"status": status}, profile=profile), profile, 0)
+    for status, profile, missing in (
+        ("SBX_ODD", ONLY_PAID, "states.order.pending"),
+        ("SBX_PAID", NOWHERE, "answer.order_status"),
+        ("SBX_ODD", PROFILE, ""),
+        ("SBX_PAID", ONLY_PAID, ""),
+    ):
+        found = transitions.judge_response(ORDER, "payment", response({"status": status}, profile=profile), profile, 0)
 
-    assert ("parked" if missing else "confirmed") == getattr(found, "state", "confirmed")
-    assert missing in str(found)
+        assert ("parked" if missing else "confirmed") == getattr(found, "state", "confirmed")
+        assert missing in str(found)
 
 
-@pytest.mark.parametrize("quarantine", [None, 5.0, 600.0])
-def test_denial_is_believed_after_the_quarantine(quarantine: float | None) -> None:
+def test_denial_is_believed_after_the_quarantine() -> None:
     """A hint may be ahead of the service's books, by as much as the profile says."""
-    profile = evolve(PROFILE, recovery=Recovery(quarantine=quarantine))
-    bound = quarantine or transitions.DEFAULT_QUARANTINE
-    states = [
-        state_of(transitions.judge_error(errors.ServiceError("no such order"), profile, age))
-        for age in (0, bound - 1, bound)
-    ]
+    for quarantine in (None, 5.0, 600.0):
+        profile = evolve(PROFILE, recovery=Recovery(quarantine=quarantine))
+        bound, error = quarantine or transitions.DEFAULT_QUARANTINE, errors.ServiceError("no such order")
 
-    assert ["pending", "pending", "dead"] == states
+        states = [state_of(transitions.judge_error(error, profile, age)) for age in (0, bound - 1, bound)]
+        assert ["pending", "pending", "dead"] == states
 
 
 def test_query_that_fails() -> None:
@@ -185,21 +176,19 @@ def test_what_is_expected() -> None:
         assert held == transitions.compare_expected(hint, {"totalAmt": 450}, PROFILE)
 
 
-@pytest.mark.parametrize(
-    ("path", "fields", "hint"),
-    [
-        ("total_amt", {}, ". expect takes the service's names: totalAmt"),
-        ("total_amt", {"total_amt": "sum"}, ". expect takes the service's names: sum"),
-        ("out_refund_no", {}, ". expect takes the service's names: outRefundNo"),
+def test_name_of_an_argument_is_no_path() -> None:
+    """If `expect` names an argument of ours in place of a path, the reason says the service's own name."""
+    for path, fields, name in (
+        ("total_amt", {}, "totalAmt"),
+        ("total_amt", {"total_amt": "sum"}, "sum"),
+        ("out_refund_no", {}, "outRefundNo"),
         ("refundAmt", {}, ""),
         ("amount", {}, ""),
-    ],
-)
-def test_name_of_an_argument_is_no_path(path: str, fields: dict[str, str], hint: str) -> None:
-    """If `expect` names an argument of ours in place of a path, the reason says the service's own name."""
-    held = transitions.compare_expected(notification(), {path: 1}, Profile(fields=fields))
+    ):
+        hint = f". expect takes the service's names: {name}" if name else ""
+        held = transitions.compare_expected(notification(), {path: 1}, Profile(fields=fields))
 
-    assert Transition("held", f"{path} is absent, expected 1{hint}") == held
+        assert Transition("held", f"{path} is absent, expected 1{hint}") == held
 
 
 def test_expectation_must_be_a_mapping() -> None:
@@ -259,9 +248,9 @@ GENERAL_NAMES: Final = evolve(PROFILE, fields={**PROFILE.fields, "out_refund_no"
 """The names of a refund's number and amount may be those of a payment's, too."""
 
 
-@pytest.mark.parametrize(
-    ("data", "profile", "why"),
-    [
+def test_refund_that_came_as_a_payment() -> None:
+    """A payment that names a refund is held: by its number, amount or state, whatever the service calls them."""
+    cases: tuple[tuple[dict[str, Any], Profile, str], ...] = (
         ({"outRefundNo": "R1"}, PROFILE, "outRefundNo is 'R1'"),
         ({"outRefundNo": 7}, PROFILE, "outRefundNo is '7'"),
         ({"back": {"no": "R1"}}, REFUND_ELSEWHERE, "back.no is 'R1'"),
@@ -271,16 +260,15 @@ GENERAL_NAMES: Final = evolve(PROFILE, fields={**PROFILE.fields, "out_refund_no"
         ({"refundStatus": "SBX_SUCCEEDED"}, REFUND_ELSEWHERE, "refundStatus is 'SBX_SUCCEEDED'"),
         ({"refund_no": "R1"}, REFUND_RENAMED, "refund_no is 'R1'"),
         ({"refundFee": 200}, REFUND_RENAMED, "refundFee is 200"),
-    ],
-)
-def test_refund_that_came_as_a_payment(data: dict[str, Any], profile: Profile, why: str) -> None:
-    """A payment that names a refund is held: by its number, amount or state, whatever the service calls them."""
-    told = {"data": {**PAID, **data}, "out_refund_no": data.get("back", {}).get("no")}
-    held = transitions.hold_refund(notification(**told), profile)
+    )
+    for data, profile, why in cases:
+        facts = {"data": {**PAID, **data}, "out_refund_no": data.get("back", {}).get("no")}
+        held = transitions.hold_refund(notification(**facts), profile)
 
-    assert held
-    assert ("held", True) == (held.state, f"names a refund: {why}." in held.reason)
-    assert all(transitions.hold_refund(notification(**told, kind=kind), profile) is None for kind in ("refund", None))
+        assert held
+        assert ("held", True) == (held.state, f"names a refund: {why}." in held.reason)
+        for kind in ("refund", None):
+            assert transitions.hold_refund(notification(**facts, kind=kind), profile) is None
 
 
 @pytest.mark.parametrize("profile", [PROFILE, REFUND_ELSEWHERE], ids=["own", "elsewhere"])
@@ -669,7 +657,7 @@ async def test_many_hints_about_one_order_are_a_few_queries(shop: Hinted) -> Non
 
 
 async def test_one_query_is_in_flight_about_one_number(tmp_path: Path) -> None:
-    """While a query is in flight, hints about the same number wait, and `attempts` does not limit them.
+    """While a query is in flight, hints about the same number wait, which is no attempt and no failure.
 
     Each is handled with a response whose query began after the hint arrived.
     """
@@ -688,7 +676,8 @@ async def test_one_query_is_in_flight_about_one_number(tmp_path: Path) -> None:
             await shop.later(wait)
             asked.append(shop.asked())
 
-        assert ["a query about the same number is in flight"] * 2 == [each.reason for each in waiting]
+        found = [(each.attempts, each.failures, each.reason) for each in waiting]
+        assert [(0, 0, "a query about the same number is in flight")] * 2 == found
         assert (2, [2, 2, 3, 3], {"done"}) == (len(got), asked, set(await shop.states()))
 
 

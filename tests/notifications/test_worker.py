@@ -336,37 +336,32 @@ def test_handler_has_the_name_of_its_function() -> None:
     assert ["paid", "Books.enter", "Books", "shipped", "shipped"] == [handler(function=each).name for each in functions]
 
 
-@pytest.mark.parametrize(
-    ("settings", "field", "words"),
-    [
+def test_wrong_handler_is_refused() -> None:
+    """If a handler could not be called with an event, registering it raises an error that names the argument."""
+    awaits_nothing = (generating, streaming, partial(generating), Generating(), "paid", Books, partial(Books))
+    cases: tuple[tuple[dict[str, Any], str, str], ...] = (
         *(({"name": each}, "name", "a word, such as 'credit'") for each in NAMELESS),
         *(({"kind": each}, "kind", "payment, refund, subscription and *") for each in ("payments", "", None, 7)),
-        *(
-            ({"function": each}, "handler", "a function without yield, plain or async def")
-            for each in (generating, streaming, partial(generating), Generating(), "paid", Books, partial(Books))
-        ),
+        *(({"function": each}, "handler", "a function without yield, plain or async def") for each in awaits_nothing),
         *(({"function": each}, "handler", TAKES) for each in (none, two, named, Books.enter)),
         *(({"function": each, "transaction": begin}, "handler", TAKES) for each in (none, paid, named)),
         ({"transaction": lambda _path: None, "function": two}, "transaction", "is called without arguments"),
         ({"transaction": 1}, "transaction", "must be a function"),
-        ({"expect": lambda: None}, "expect", "takes a notification"),
-        ({"expect": lambda _one, _two: None}, "expect", "takes a notification"),
+        *(({"expect": each}, "expect", "takes a notification") for each in (lambda: None, lambda _one, _two: None)),
         ({"expect": {"a": 1}}, "expect", "must be a function"),
         ({"unverified": 1}, "unverified", "must be True or False"),
         *(({"kind": each, "unverified": True}, "unverified", "Leave unverified out") for each in ("payment", "refund")),
-    ],
-)
-def test_wrong_handler_is_refused(settings: dict[str, Any], field: str, words: str) -> None:
-    """If a handler could not be called with an event, registering it raises an error that names the argument."""
-    with pytest.raises(ConfigurationError, match=re.escape(words)) as bad:
-        handler(**{"kind": "subscription", **settings})
+    )
+    for settings, field, words in cases:
+        with pytest.raises(ConfigurationError, match=re.escape(words)) as bad:
+            handler(**{"kind": "subscription", **settings})
 
-    assert field == bad.value.field
+        assert field == bad.value.field, settings
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
+def test_handler_may_take_more() -> None:
+    """A function with defaults, or with any arguments, can be called; one without a signature is left alone."""
+    accepted: tuple[dict[str, Any], ...] = (
         {"function": shipped},
         {"function": several},
         {"function": several, "transaction": begin},
@@ -374,14 +369,12 @@ def test_wrong_handler_is_refused(settings: dict[str, Any], field: str, words: s
         {"function": partial(two, db=1)},
         {"function": two, "transaction": Pool()},
         *({"expect": each} for each in (lambda _: None, lambda _one, _two=2: None, max)),
-    ],
-)
-def test_handler_may_take_more(settings: dict[str, Any]) -> None:
-    """A function with defaults, or with any arguments, can be called; one without a signature is left alone."""
-    made = handler(**settings)
+    )
+    for settings in accepted:
+        made = handler(**settings)
 
-    assert (settings.get("function", paid), settings.get("expect")) == (made.function, made.expect)
-    assert ("transaction" in settings) is (made.transaction is not None)
+        assert (settings.get("function", paid), settings.get("expect")) == (made.function, made.expect)
+        assert ("transaction" in settings) is (made.transaction is not None)
 
 
 async def other(notification: Notification) -> None:
@@ -413,39 +406,36 @@ UNCONFIRMED = handler("subscription", Books().enter, unverified=True)
 SUBSCRIPTION = handler("subscription")
 
 
-@pytest.mark.parametrize(
-    ("facts", "taking"),
-    [
-        ({"kind": "payment"}, (PAYMENT, ANY)),
-        ({"kind": "payment", "verified": False}, (PAYMENT, ANY)),
-        ({"kind": "refund"}, (ANY,)),
-        ({"kind": None}, (ANY,)),
-        ({"kind": "subscription"}, (ANY, UNCONFIRMED, SUBSCRIPTION)),
-        ({"kind": "subscription", "verified": False}, (UNCONFIRMED,)),
-    ],
-)
-def test_handlers_take_their_kind(facts: dict[str, Any], taking: tuple[Handler, ...]) -> None:
-    """Each matching handler gets an event, in order; only `unverified` ones get what nothing can confirm."""
-    assert taking == select_handlers([PAYMENT, ANY, UNCONFIRMED, SUBSCRIPTION], notification(**facts))
+def test_handlers_take_their_kind() -> None:
+    """Each matching handler gets an event, in order; only `unverified` ones get what nothing can confirm.
 
+    If no handler can get an event, it is parked. The reason names a missing handler, or a missing confirmation.
+    """
+    cases: tuple[tuple[str | None, bool, tuple[Handler, ...]], ...] = (
+        ("payment", True, (PAYMENT, ANY)),
+        ("payment", False, (PAYMENT, ANY)),
+        ("refund", True, (ANY,)),
+        (None, True, (ANY,)),
+        ("subscription", True, (ANY, UNCONFIRMED, SUBSCRIPTION)),
+        ("subscription", False, (UNCONFIRMED,)),
+    )
+    parked: tuple[tuple[list[Handler], str | None, bool, str], ...] = (
+        ([PAYMENT], "refund", True, "no handler for refunds"),
+        ([], "payment", False, "no handler for payments"),
+        ([PAYMENT], None, True, "no handler for events of an unknown kind"),
+        ([PAYMENT], "subscription", False, "no handler for subscriptions"),
+        ([SUBSCRIPTION], "subscription", False, "nothing can confirm subscriptions"),
+        ([ANY], None, False, "nothing can confirm events of an unknown kind"),
+    )
+    for kind, verified, taking in cases:
+        given = notification(kind=kind, verified=verified)
 
-@pytest.mark.parametrize(
-    ("handlers", "facts", "reason"),
-    [
-        ([PAYMENT], {"kind": "refund"}, "no handler for refunds"),
-        ([], {"kind": "payment", "verified": False}, "no handler for payments"),
-        ([PAYMENT], {"kind": None}, "no handler for events of an unknown kind"),
-        ([PAYMENT], {"kind": "subscription", "verified": False}, "no handler for subscriptions"),
-        ([SUBSCRIPTION], {"kind": "subscription", "verified": False}, "nothing can confirm subscriptions"),
-        ([ANY], {"kind": None, "verified": False}, "nothing can confirm events of an unknown kind"),
-    ],
-)
-def test_what_nobody_takes_is_parked(handlers: list[Handler], facts: dict[str, Any], reason: str) -> None:
-    """If no handler can get an event, it is parked. The reason names a missing handler, or a missing confirmation."""
-    ending = select_handlers(handlers, notification(**facts))
+        assert taking == select_handlers([PAYMENT, ANY, UNCONFIRMED, SUBSCRIPTION], given), (kind, verified)
+    for handlers, kind, verified, reason in parked:
+        ending = select_handlers(handlers, notification(kind=kind, verified=verified))
 
-    assert isinstance(ending, Transition)
-    assert ("parked", True) == (ending.state, ending.reason.startswith(reason))
+        assert isinstance(ending, Transition)
+        assert ("parked", True) == (ending.state, ending.reason.startswith(reason))
 
 
 LONG = 3600.0
