@@ -10,7 +10,6 @@ from typing import Final
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-from payasync.errors import StorageError
 from payasync.notifications import Notification, Receiver
 from payasync.notifications.inbox import Inbox, Received
 from payasync.notifications.postgres_inbox import PostgresInbox
@@ -76,9 +75,9 @@ async def all_have_one() -> None:
         await asyncio.sleep(0.005)
 
 
-async def dispatch(inbox: Inbox, lease: int) -> None:
+async def dispatch(inbox: Inbox, _: int) -> None:
     """Handle notifications, and tell of each; while one is handled, a file in this folder stands for it."""
-    receiver = Receiver(profile=SIGNED, credentials=CREDENTIALS, inbox=inbox, concurrency=4, lease=lease)
+    receiver = Receiver(profile=SIGNED, credentials=CREDENTIALS, inbox=inbox, concurrency=4)
 
     @receiver.on("*")
     async def handle(notification: Notification) -> None:
@@ -92,18 +91,8 @@ async def dispatch(inbox: Inbox, lease: int) -> None:
     tell("ready")
     sys.stdin.readline()
     async with receiver:
-        while await unfinished(receiver):
-            tell("waits")
-
-
-async def unfinished(receiver: Receiver) -> bool:
-    """Handle what is due, and return whether events are left, or the inbox is unavailable."""
-    try:
-        await receiver.settle()
-        return bool(await receiver.events("leased", limit=1) or await receiver.events("pending", limit=1))
-    except StorageError:
-        await asyncio.sleep(0.1)
-        return True
+        while await receiver.events("leased", limit=1) or await receiver.events("pending", limit=1):
+            await receiver.settle()
 
 
 async def main(what: str, path: str, number: int) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import random
 import sqlite3
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,12 +18,10 @@ from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.testing import sign_notification
 from tests.chaos.forked import Forked
 from tests.notifications.merchant import CREDENTIALS, PAID, SIGNED
-from tests.postgres import postgres
 
 PROGRAM: Final = Path(__file__).with_name("inbox_process.py")
 EVENTS: Final = 60
 WORKERS: Final = 4
-LONG: Final = 60
 
 Place = Path | str
 """Of a file, or of a database."""
@@ -47,17 +45,10 @@ def path(request: pytest.FixtureRequest, journal: str, tmp_path: Path) -> Place:
 @pytest.fixture
 def start(journal: str, path: Place, tmp_path: Path) -> Generator[Start]:
     """Start a process that uses the inbox; it is gone with the test."""
-    with started(journal, path, tmp_path) as start:
-        yield start
-
-
-@contextmanager
-def started(journal: str, path: Place, folder: Path) -> Generator[Start]:
-    """Return a function that starts processes in a folder, all of which are killed at the end."""
     with ExitStack() as stack:
 
         def start(what: str, number: int = 0) -> Forked:
-            return stack.enter_context(Forked(PROGRAM, what, journal, str(path), str(number), folder=folder))
+            return stack.enter_context(Forked(PROGRAM, what, journal, str(path), str(number), folder=tmp_path))
 
         yield start
 
@@ -74,18 +65,13 @@ def ended(process: Forked) -> list[str]:
     return lines
 
 
-def go(process: Forked) -> None:
-    """Give a process what it waits for."""
-    process.stdin.write("\n")
-    process.stdin.flush()
-
-
 def together(workers: Sequence[Forked]) -> list[list[str]]:
     """Let processes go on once all of them are ready, and return what each writes."""
     for worker in workers:
         assert "ready" == said(worker)
     for worker in workers:
-        go(worker)
+        worker.stdin.write("\n")
+        worker.stdin.flush()
     return [ended(worker) for worker in workers]
 
 
@@ -146,38 +132,8 @@ def test_nothing_that_was_taken_is_lost_when_killed(lives: int, path: Place, sta
 def test_receivers_of_four_processes_handle_each_event_once(path: Place, start: Start) -> None:
     """If four processes share an inbox, each event is handled once."""
     asyncio.run(used(path, fill))
-    workers = [start("dispatch", LONG) for _ in range(WORKERS)]
-    shares = [[line for line in share if line != "waits"] for share in together(workers)]
+    shares = together([start("dispatch") for _ in range(WORKERS)])
 
     assert list(range(1, EVENTS + 1)) == sorted(int(line) for share in shares for line in share)
     assert all(shares)
     assert {("done", 1)} == {(event.state, event.attempts) for event in events(path)}
-
-
-RESTARTS: Final = 3
-ENDED: Final = ""
-"""What is read of a process that has ended, since the other one did all that was left."""
-SHORT: Final = 2
-"""Seconds of a lease: what was being handled when the server stopped is due again after it."""
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_restart_of_the_server_loses_nothing(mode: str, tmp_path: Path) -> None:
-    """If PostgreSQL is restarted, the receivers go on by themselves, and every event is handled."""
-    with postgres() as server, started("postgres", server.dsn, tmp_path) as start:
-        asyncio.run(used(server.dsn, fill))
-        workers = [start("dispatch", SHORT) for _ in range(2)]
-        for worker in workers:
-            assert "ready" == said(worker)
-            go(worker)
-        told = list[str]()
-        for _ in range(RESTARTS):
-            told += [said(worker) for worker in workers for _ in range(5)]
-            server.stop(mode)
-            server.start()
-        told += [line for worker in workers for line in ended(worker)]
-        handled = [int(line) for line in told if line not in {"waits", ENDED}]
-
-        assert set(range(1, EVENTS + 1)) == set(handled)
-        assert {"done"} == {event.state for event in events(server.dsn)}
