@@ -19,12 +19,13 @@ sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync import Credentials, Profile, Session
 from payasync.clocks import Pace
-from payasync.notifications import Added, Claim, Received, Receiver, SqliteInbox
+from payasync.notifications import Receiver, SqliteInbox
 from tests.notifications.shop import Books, keep_books
 
 folder, host, port, ahead, fatal = sys.argv[1:]
 
 LEASE: Final = 10.0
+
 THIRD: Final = 3
 """Of several events, the one in the middle: others are done, and others are under way."""
 
@@ -33,38 +34,31 @@ _reached = itertools.count(1)
 
 def reached(moment: str) -> None:
     """Kill this process when it reaches the fatal moment for the third time."""
-    if moment == fatal and next(_reached) == THIRD:
+    if moment and moment == fatal and next(_reached) == THIRD:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dying(name: str, before: str = "", after: str = "") -> Any:
+    """Return a method of the inbox that reaches a moment before its transaction, and one after it for each result."""
+    method: Any = getattr(SqliteInbox, name)
+
+    async def call(self: "KillableInbox", *args: Any, **given: Any) -> Any:
+        reached(before)
+        found = await method(self, *args, **given)
+        for _ in found if isinstance(found, list) else [found]:
+            reached(after)
+        return found
+
+    return call
 
 
 class KillableInbox(SqliteInbox):
     """An inbox whose process may die around each of its transactions."""
 
-    async def add(self, received: Received) -> Added:
-        """Keep a notification."""
-        reached("arrived")
-        added = await super().add(received)
-        reached("kept")
-        return added
-
-    async def claim(self, limit: int, lease: float) -> list[Claim]:
-        """Lease events."""
-        claims = await super().claim(limit, lease)
-        for _ in claims:
-            reached("claimed")
-        return claims
-
-    async def handled(self, claim: Claim, handler: str, **given: Any) -> bool | None:
-        """Remember a handler."""
-        reached("credited")
-        return await super().handled(claim, handler, **given)
-
-    async def finish(self, claim: Claim, *args: Any, **given: Any) -> bool:
-        """Remember the last handler, and end a lease."""
-        reached("mailed")
-        ended = await super().finish(claim, *args, **given)
-        reached("done")
-        return ended
+    add = dying("add", "arrived", "kept")
+    claim = dying("claim", after="claimed")
+    handled = dying("handled", "credited")
+    finish = dying("finish", "mailed", "done")
 
 
 def clock() -> float:

@@ -29,7 +29,9 @@ from tests.notifications.merchant import (
 )
 
 PLAIN: Final = SignedHeader(signature="X-Signature")
+
 SENT: Final = SignedHeader(signature="X-Signature", timestamp="X-Sent", text="{timestamp}{body}")
+
 FULL: Final = StorageError("the disk is full")
 
 
@@ -78,20 +80,6 @@ async def left(shop: Shop) -> list[str]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every handler is quick."""
     monkeypatch.setattr("payasync.notifications.dispatcher.QUICK_SECONDS", float("inf"))
-
-
-async def test_so_many_are_handled_at_once(tmp_path: Path) -> None:
-    """At most `concurrency` handlers run together, and all events are handled in the end."""
-    async with opened(tmp_path, concurrency=3) as shop:
-        hanging = Hanging(shop)
-        await fill(shop.inbox, 8)
-        async with shop.receiver:
-            await until(lambda: hanging.running == 3)
-            await turns(100)
-            hanging.open.set()
-            await shop.receiver.settle()
-
-            assert (3, 8, ["done"] * 8) == (hanging.most, hanging.ended, await shop.states())
 
 
 @pytest.mark.usefixtures("quick")
@@ -430,25 +418,6 @@ async def test_handler_that_will_not_end_is_left(shop: Shop, monkeypatch: pytest
     let_go.set()
 
     assert swallowed.is_set()
-
-
-async def test_handlers_that_hang_do_not_stop_the_others(tmp_path: Path) -> None:
-    """If handlers hang past the timeout, their events are retried, and other events are handled."""
-    async with opened(tmp_path, concurrency=2, handler_timeout=0.01) as shop:
-        done = list[str | None]()
-
-        @shop.receiver.on("payment")
-        async def ship(notification: Notification) -> None:
-            if notification.out_trade_no in {"H1", "H2"}:
-                await asyncio.Event().wait()
-            done.append(notification.out_trade_no)
-
-        for number in ("H1", "H2", "T1", "T2"):
-            await shop.take({**PAID, "outTradeNo": number})
-        await shop.receiver.settle()
-        states = [(event.state, event.failures) for event in await shop.receiver.events()]
-
-        assert ([("pending", 1)] * 2 + [("done", 0)] * 2, ["T1", "T2"]) == (states, done)
 
 
 async def test_handler_may_close_its_receiver(shop: Shop) -> None:

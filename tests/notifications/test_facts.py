@@ -370,7 +370,7 @@ async def test_thread_of_the_same_fact_is_waited_for(tmp_path: Path) -> None:
         assert ("done", 2, 1) == (event.state, handler.calls, handler.most)
 
 
-@pytest.mark.parametrize("says", [SHARED, BY_ID], ids=["number and state", "message"])
+@pytest.mark.parametrize("says", [SAYS, SHARED, BY_ID], ids=["own key", "number and state", "message"])
 async def test_second_failure_is_another_fact(says: Profile, tmp_path: Path) -> None:
     """If a refund fails again, each handler hears of it, though the first "failed" was under way with one of them."""
     async with sending(tmp_path, REFUND, ENDED, says=says) as shop:
@@ -379,8 +379,9 @@ async def test_second_failure_is_another_fact(says: Profile, tmp_path: Path) -> 
         await shop.send(UNDER_WAY)
         shop.say(ENDED)
         await shop.later(QUARANTINE + QUERY_PAUSE)
-        await shop.told()
+        await shop.told(serial=2)
         await ended(shop)
+        await shop.later(QUARANTINE)
 
         assert ["failed", "failed"] == shop.heard
         assert mailed.ids[:2] == [1, 1]

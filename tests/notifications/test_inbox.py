@@ -378,6 +378,15 @@ async def test_done_event_stays_beside_one_that_can_be_replayed(
     assert [0, 2] == forgotten
 
 
+async def test_numbers_are_never_used_again(inbox: Inbox, clock: Clock) -> None:
+    """The inbox never uses the id of a deleted event again."""
+    await inbox.finish(await claimed(inbox), "done")
+    await inbox.forget(clock.advance(1))
+    await inbox.add(received())
+
+    assert 2 == (await only(inbox)).id
+
+
 @pytest.mark.long
 async def test_forgetting_much_goes_in_parts(inbox: Inbox, clock: Clock) -> None:
     """One call of `forget` deletes all old events, even if they are more than one transaction deletes."""

@@ -52,41 +52,23 @@ async def test_query_after_the_quarantine_decides(
 
 
 @THINGS
-async def test_success_counts_immediately(thing: Thing, tmp_path: Path) -> None:
-    """That money moved is true of any send."""
-    async with sending(tmp_path, thing, ENDED, UNDER_WAY) as shop:
-        event = await shop.told(DONE)
-
-        assert ("done", [thing.states[DONE]], 0) == (event.state, shop.heard, shop.queries)
-        assert [(thing.key(DONE), 1)] == await shop.sent()
-
-
-async def test_each_handler_gets_each_failure(tmp_path: Path) -> None:
-    """If one of two handlers failed at a first "failed", both are told of the second one under its own key."""
-    async with sending(tmp_path, REFUND, ENDED) as shop:
-        other = shop.recording("refund", fails=1)
-        await shop.told()
-        await shop.send(UNDER_WAY)
-        shop.say(ENDED)
-        await shop.later(QUARANTINE + 100)
-        await shop.told(serial=2)
-        await shop.later(QUARANTINE)
-
-        assert [REFUND.key(ENDED), REFUND.key(ENDED, 2)] == [each.dedup_key for each in shop.got]
-        assert [REFUND.key(ENDED), REFUND.key(ENDED, 2)] == [each.dedup_key for each in other]
-
-
-@THINGS
-@pytest.mark.parametrize("words", [(UNDER_WAY,), (REFUSED, UNDER_WAY), ()], ids=["once", "refused once", "never"])
+@pytest.mark.parametrize(
+    ("words", "word"),
+    [((UNDER_WAY,), ENDED), ((REFUSED, UNDER_WAY), ENDED), ((), ENDED), ((ENDED, UNDER_WAY), DONE)],
+    ids=["once", "refused once", "never", "success"],
+)
 async def test_end_of_a_number_that_was_sent_once_counts_immediately(
-    thing: Thing, words: tuple[int, ...], tmp_path: Path
+    thing: Thing, words: tuple[int, ...], word: int, tmp_path: Path
 ) -> None:
-    """A signature proves an event about a number of one send. A send that the service refused does not count."""
-    async with sending(tmp_path, thing, *words) as shop:
-        event = await shop.told()
+    """A signature proves an event about a number of one send. A send that the service refused does not count.
 
-        assert ("done", [thing.states[ENDED]], 0) == (event.state, shop.heard, shop.queries)
-        assert [(thing.key(ENDED), 1)] == await shop.sent()
+    That money moved is true of any send.
+    """
+    async with sending(tmp_path, thing, *words) as shop:
+        event = await shop.told(word)
+
+        assert ("done", [thing.states[word]], 0) == (event.state, shop.heard, shop.queries)
+        assert [(thing.key(word), 1)] == await shop.sent()
 
 
 @pytest.mark.parametrize("says", [SAYS, UNSIGNED], ids=["signed", "hint"])

@@ -281,22 +281,6 @@ SHARED: Final = Credentials("M1", signing_key=OWN)
 
 REQUEST: Final = b'{"outTradeNo":"T1","totalAmt":450,"currency":"CAD","no":"T1"}'
 
-
-def test_request_that_is_sent_back() -> None:
-    """If one key signs both sides, a notification has what no request has: an event, a time, a field or a state."""
-    for changes, genuine in (
-        ({"kind": "event"}, b'{"event":"PAID","no":"T1"}'),
-        ({"time": "at", "tolerance": 10**10}, b'{"at":1,"no":"T1"}'),
-        ({"tells": {"payment": "tradeStatus"}}, b'{"tradeStatus":"X","no":"T1"}'),
-        ({}, b'{"state":"PAID","no":"T1"}'),
-    ):
-        profile = shaped(**{"data": "", "kind": "", **changes})
-        field, why = refusal(plain(REQUEST, OWN), REQUEST, profile, SHARED)
-
-        assert "T1" == verified(plain(genuine, OWN), genuine, profile, SHARED).out_trade_no
-        assert ("X-Signature", True) == (field, "sent back" in why)
-
-
 ALIKE: Final = Template(
     algorithm="hmac-sha256",
     encoding="hex",
