@@ -165,9 +165,9 @@ class Sender(Shop):
 
 @asynccontextmanager
 async def sending(
-    folder: Path, thing: Thing, *words: int, says: Profile = SAYS, **settings: Any
+    folder: Path, thing: Thing, *words: int, said: int | str | None = None, says: Profile = SAYS, **settings: Any
 ) -> AsyncGenerator[Sender]:
-    """Open such a shop, and send the thing, once for each word of the service."""
+    """Open such a shop, and send the thing, once for each word of the service; `said` is its response to queries."""
     clock, responses = Clock(), dict.fromkeys(thing.paths, answer())
     use_clocks(Clocks(wall=clock, boot=clock, tick=lambda: round(clock() * 1e9)))
     with Recorder(by_path=responses) as recorder:
@@ -180,6 +180,8 @@ async def sending(
             shop.got = shop.recording(thing.kind, name="record")
             try:
                 await shop.send(*words)
+                if said is not None:
+                    shop.say(said)
                 yield shop
             finally:
                 await shop.receiver.aclose(grace=0)

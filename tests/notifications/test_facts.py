@@ -55,8 +55,7 @@ async def test_verified_and_confirmed_events_about_the_same_are_handled_once(
     Another merchant's event about the same number is such a one. If the response says what the merchant's own event
     says, the handler gets one of them.
     """
-    async with sending(tmp_path, thing, UNDER_WAY, says=says) as shop:
-        shop.say(DONE)
+    async with sending(tmp_path, thing, UNDER_WAY, says=says, said=DONE) as shop:
         await shop.tell(DONE if first else word, **first)
         if not together:
             await ended(shop)
@@ -69,8 +68,7 @@ async def test_verified_and_confirmed_events_about_the_same_are_handled_once(
 @THINGS
 async def test_fact_stays_known_after_the_key_is_the_merchants(thing: Thing, tmp_path: Path) -> None:
     """If the profile says later that the key is this merchant's alone, a redelivery of a handled event is a copy."""
-    async with sending(tmp_path, thing, UNDER_WAY, says=SHARED) as shop:
-        shop.say(DONE)
+    async with sending(tmp_path, thing, UNDER_WAY, says=SHARED, said=DONE) as shop:
         await shop.told(DONE)
         async with shop.restarted(shared(SAYS, "merchant")) as later:
             got = later.recording(thing.kind, name="record")
@@ -85,8 +83,7 @@ async def test_what_a_key_made_a_hint_stays_one(owner: Literal["", "merchant"], 
 
     It may be his. If the profile says that the key is this merchant's alone, it is his no more.
     """
-    async with sending(tmp_path, ORDER, UNDER_WAY) as shop:
-        shop.say(UNDER_WAY)
+    async with sending(tmp_path, ORDER, UNDER_WAY, said=UNDER_WAY) as shop:
         async with opened(tmp_path / "other", credentials=evolve(CREDENTIALS, merchant_id="M2")):
             before = await shop.told(DONE)
         fresh = await shop.told(DONE, serial=2)
@@ -140,8 +137,7 @@ async def test_handlers_that_ended_before_the_key_was_shared_have_ended(then: Pr
 
     It has no fact if its state was unknown then, or if it is of an earlier version.
     """
-    async with sending(tmp_path, ORDER, UNDER_WAY) as shop:
-        shop.say(DONE)
+    async with sending(tmp_path, ORDER, UNDER_WAY, said=DONE) as shop:
         async with shop.restarted(then) as first:
             got = [first.recording("payment", name="credit"), first.recording("payment", name="mail", fails=1)]
             before = await first.told(DONE)
@@ -160,8 +156,7 @@ async def test_held_event_is_replayed_without_handlers_after_a_confirmed_one(
 ) -> None:
     """If a query has confirmed what a held event says, a replay of that event does not call the handlers again."""
     expected: list[dict[str, Any] | None] = [None]
-    async with sending(tmp_path, thing, UNDER_WAY, says=says, expect=lambda _: expected[0]) as shop:
-        shop.say(DONE)
+    async with sending(tmp_path, thing, UNDER_WAY, says=says, expect=lambda _: expected[0], said=DONE) as shop:
         held = await shop.told(DONE, **MINE)
         expected[0] = {}
         await shop.told(DONE)
@@ -181,8 +176,7 @@ async def test_key_that_is_shared_for_a_while_calls_no_handler_again(fails: int,
     The next message about the same number and state is another event, as ever.
     """
     called, states = Counter[str](), list[str]()
-    async with sending(tmp_path, ORDER, UNDER_WAY) as shop:
-        shop.say(DONE)
+    async with sending(tmp_path, ORDER, UNDER_WAY, said=DONE) as shop:
         for owner, new in (("merchant", True), ("shared", False), ("merchant", False), ("merchant", True)):
             async with shop.restarted(shared(BY_ID, cast("Any", owner))) as each:
 
@@ -209,8 +203,7 @@ async def test_key_that_is_shared_for_a_while_calls_no_handler_again(fails: int,
 @pytest.mark.parametrize("together", [False, True])
 async def test_one_hint_takes_the_place_of_one_event(tmp_path: Path, *, hint: bool, together: bool) -> None:
     """Of several events of one fact under keys of their own, each is handled, and a confirmed hint is one of them."""
-    async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID) as shop:
-        shop.say(DONE)
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID, said=DONE) as shop:
         if hint:
             await shop.told(DONE)
         for serial in range(3):
@@ -223,8 +216,7 @@ async def test_one_hint_takes_the_place_of_one_event(tmp_path: Path, *, hint: bo
 
 async def test_number_of_the_service_is_no_order(tmp_path: Path) -> None:
     """A payment without an order is no fact about an order with the number that the service gave the payment."""
-    async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID) as shop:
-        shop.say(DONE)
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID, said=DONE) as shop:
         await shop.told(DONE)
         await shop.handled({"paymentId": "T1", "status": ORDER.words[DONE], **MINE})
 
@@ -310,8 +302,7 @@ async def test_handler_that_is_done_stays_done_after_the_event_stopped(
 
 async def test_event_that_is_held_takes_no_place(tmp_path: Path) -> None:
     """After a confirmed event, a verified one that contradicts `expect` is held. The next one is the duplicate."""
-    async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID, expect=lambda _: {"totalAmt": 450}) as shop:
-        shop.say(DONE)
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID, expect=lambda _: {"totalAmt": 450}, said=DONE) as shop:
         await shop.told(DONE)
         await shop.told(DONE, totalAmt=1, **MINE)
         await shop.told(DONE, totalAmt=450, **MINE)
@@ -322,8 +313,7 @@ async def test_event_that_is_held_takes_no_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", [MINE, {}], ids=["verified first", "confirmed first"])
 async def test_handler_with_a_new_name_does_not_get_an_old_fact(first: dict[str, str], tmp_path: Path) -> None:
     """After a deployment that renames or adds a handler, no event of a fact that was handled before calls it."""
-    async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID) as shop:
-        shop.say(DONE)
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID, said=DONE) as shop:
         await shop.told(DONE, **first)
         async with shop.restarted(BY_ID) as later:
             got = later.recording("payment", name="renamed")
@@ -351,8 +341,7 @@ async def test_effect_is_committed_once_though_the_word_changes(tmp_path: Path) 
 async def test_thread_of_the_same_fact_is_waited_for(tmp_path: Path) -> None:
     """If a thread outlives its receiver, the same event calls the function after it, also if it is a hint by then."""
     handler = Blocking()
-    async with sending(tmp_path, ORDER, UNDER_WAY) as shop:
-        shop.say(DONE)
+    async with sending(tmp_path, ORDER, UNDER_WAY, said=DONE) as shop:
         async with shop.restarted(shared(SAYS, "merchant"), lease=30) as before:
             before.receiver.on("payment", name="credit")(handler)
             await before.tell(DONE)
@@ -396,8 +385,7 @@ async def test_failure_beside_a_send_that_is_refused_is_handled_once(
 
     A hint about that, before it or after it, is the same.
     """
-    async with sending(tmp_path, REFUND, ENDED, says=says) as shop:
-        shop.say(ENDED)
+    async with sending(tmp_path, REFUND, ENDED, says=says, said=ENDED) as shop:
         if confirmed:
             await shop.told()
             await ended(shop)
@@ -414,8 +402,7 @@ async def test_failure_beside_a_send_that_is_refused_is_handled_once(
 @pytest.mark.parametrize(("before", "after"), [(UNSIGNED, UNSIGNED), (SAYS, SHARED)], ids=["hint", "verified"])
 async def test_event_of_an_earlier_version_stays_handled(before: Profile, after: Profile, tmp_path: Path) -> None:
     """What an earlier version has handled has no fact. Its key says that it was handled."""
-    async with sending(tmp_path, ORDER, UNDER_WAY, says=before) as shop:
-        shop.say(DONE)
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=before, said=DONE) as shop:
         await shop.told(DONE)
         await shop.receiver.aclose()
         with closing(sqlite3.connect(shop.path, isolation_level=None)) as db:

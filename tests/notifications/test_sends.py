@@ -38,8 +38,7 @@ async def test_query_after_the_quarantine_decides(
 
     The handler gets the signed event if the query says the same. A later state has an event of its own.
     """
-    async with sending(tmp_path, thing, ENDED, UNDER_WAY) as shop:
-        shop.say(said)
+    async with sending(tmp_path, thing, ENDED, UNDER_WAY, said=said) as shop:
         waiting = await shop.told(told)
         early, asked = await shop.later(QUARANTINE - 1), shop.queries
         late = await shop.later(1)
@@ -74,8 +73,7 @@ async def test_end_of_a_number_that_was_sent_once_counts_immediately(
 @pytest.mark.parametrize("says", [SAYS, UNSIGNED], ids=["signed", "hint"])
 async def test_without_a_quarantine_the_event_is_held(says: Profile, tmp_path: Path) -> None:
     """Without `recovery.quarantine`, no query tells the sends apart: a person decides."""
-    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, says=evolve(says, recovery=Recovery())) as shop:
-        shop.say(ENDED)
+    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, says=evolve(says, recovery=Recovery()), said=ENDED) as shop:
         event = await shop.told()
 
         assert ("held", True, []) == (event.state, "set recovery.quarantine" in event.reason, shop.heard)
@@ -137,8 +135,7 @@ async def test_kind_that_a_person_says_names_the_second_send(kinds: Any, count: 
 
 async def test_handled_event_supersedes_its_late_copy(tmp_path: Path) -> None:
     """If a late "failed" of the second send comes again in time and is handled, no held copy of it is left."""
-    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY) as shop:
-        shop.say(ENDED)
+    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, said=ENDED) as shop:
         await shop.take({**REFUND.number, "status": REFUND.words[ENDED]}, "refund", time=0)
         await shop.told()
         await shop.later(QUARANTINE)
@@ -149,8 +146,7 @@ async def test_handled_event_supersedes_its_late_copy(tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", [{}, {"serial": 2}], ids=["same body", "other body"])
 async def test_event_of_an_earlier_send_takes_no_key(more: dict[str, Any], tmp_path: Path) -> None:
     """While "failed" of the first send waits, a genuine "failed" of the second send arrives: it is handled once."""
-    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY) as shop:
-        shop.say(UNDER_WAY)
+    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, said=UNDER_WAY) as shop:
         await shop.told()
         await shop.later(QUARANTINE)
         shop.say(ENDED)
@@ -163,8 +159,7 @@ async def test_event_of_an_earlier_send_takes_no_key(more: dict[str, Any], tmp_p
 @pytest.mark.parametrize("word", [ENDED, UNDER_WAY])
 async def test_copies_of_one_event_cost_neither_rows_nor_queries(word: int, tmp_path: Path) -> None:
     """While an event waits for a query, the inbox keeps no more copies of it than there were sends."""
-    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY) as shop:
-        shop.say("SBX_ODD")
+    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, said="SBX_ODD") as shop:
         for _ in range(10):
             await shop.told(word)
         await shop.later(QUARANTINE)
@@ -177,8 +172,7 @@ async def test_copies_of_one_event_cost_neither_rows_nor_queries(word: int, tmp_
 
 async def test_genuine_event_is_asked_about_for_days(tmp_path: Path) -> None:
     """Unlike a hint, a signed event is not given up after an hour: its write may still be under way."""
-    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY) as shop:
-        shop.say(UNDER_WAY)
+    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, said=UNDER_WAY) as shop:
         await shop.told()
         states = [(await shop.later(MAX_UNCONFIRMED)).state for _ in range(3)]
         shop.say(ENDED)
@@ -203,8 +197,7 @@ async def test_key_with_the_events_own_number_stays(tmp_path: Path) -> None:
     """A key with more than number and state differs in each event, so that it needs no number of sends."""
     ids = {**SHAPE.id, "refund": ("outRefundNo", "status", "event")}
     says = evolve(SAYS, notification=evolve(SHAPE, id=ids))
-    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, says=says) as shop:
-        shop.say(ENDED)
+    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, says=says, said=ENDED) as shop:
         await shop.told(event="E1")
         await shop.later(QUARANTINE)
 
@@ -245,8 +238,7 @@ async def test_journal_that_cannot_be_read(tmp_path: Path) -> None:
 
 async def test_repeat_that_is_in_flight_may_still_arrive(tmp_path: Path) -> None:
     """The quarantine begins with the end of the last send. While it is in flight, the event waits."""
-    async with sending(tmp_path, REFUND, ENDED) as shop:
-        shop.say(ENDED)
+    async with sending(tmp_path, REFUND, ENDED, said=ENDED) as shop:
         responded = Event()
         repeat = asyncio.create_task(shop.send(UNDER_WAY, after=responded))
         await until(lambda: len(shop.recorder.requests) == 2)
@@ -274,8 +266,7 @@ async def test_age_of_the_response_counts(says: Profile, tmp_path: Path) -> None
 
 async def test_hint_is_confirmed_by_a_query_in_time(tmp_path: Path) -> None:
     """A service that signs nothing: each "failed" is handled, if a query after the quarantine says so."""
-    async with sending(tmp_path, REFUND, ENDED, says=UNSIGNED) as shop:
-        shop.say(ENDED)
+    async with sending(tmp_path, REFUND, ENDED, says=UNSIGNED, said=ENDED) as shop:
         await shop.told()
         await shop.later(QUERY_PAUSE)
         await shop.send(UNDER_WAY)
