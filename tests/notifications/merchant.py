@@ -19,22 +19,16 @@ from payasync.testing import Signed, sign_notification
 from tests.inside import until
 
 SIGNED: Final = PROFILE
-
 UNSIGNED: Final = evolve(PROFILE, notification=evolve(PROFILE.notification, verification="none"))
-
 CREDENTIALS: Final = Credentials(
     "M1",
     secret_key="sk_1",
     signing_key="signing key of M1",
     notification_keys="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
 )
-
 NOW: Final = 1_800_000_000.0
-
 PAID: Final = {"outTradeNo": "T1", "status": "SBX_PAID", "totalAmt": 450, "currency": "CAD"}
-
 REFUNDED: Final = {"outRefundNo": "R1", "status": "SBX_SUCCEEDED"}
-
 RENEWED: Final = {"subscriptionId": "S1", "period": "2027-01", "status": "SBX_ACTIVE"}
 
 

@@ -24,9 +24,7 @@ from tests.matrix.cells import session
 from tests.notifications.merchant import CREDENTIALS, Clock, Shop
 
 SHAPE: Final = SAYS.notification
-
 UNSIGNED: Final = evolve(SAYS, notification=evolve(SHAPE, verification="none"))
-
 UNDER_WAY, ENDED, DONE, REFUSED = range(4)
 
 
@@ -67,7 +65,6 @@ REFUND: Final = Thing(
     ("SBX_PROCESSING", "SBX_REFUND_FAILED", "SBX_SUCCEEDED"),
     ("processing", "failed", "succeeded"),
 )
-
 ORDER: Final = Thing(
     "payment",
     PlaceOrder(out_trade_no="T1", total_amt=450, currency="CAD"),

@@ -25,7 +25,6 @@ ORDER: Final = "ORDER"
 """Without a digit: a fault that corrupts a body of which nothing is signed leaves the number as it is."""
 TOTAL: Final = 450
 GIVEN_BACK: Final = 100
-
 WAYS: Final = ("standard-webhooks", "body", "none", "header")
 """How notifications can be verified."""
 

@@ -23,12 +23,9 @@ from payasync.notifications import Receiver, SqliteInbox
 from tests.notifications.shop import Books, keep_books
 
 folder, host, port, ahead, fatal = sys.argv[1:]
-
 LEASE: Final = 10.0
-
 THIRD: Final = 3
 """Of several events, the one in the middle: others are done, and others are under way."""
-
 _reached = itertools.count(1)
 
 

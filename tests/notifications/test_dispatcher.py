@@ -29,9 +29,7 @@ from tests.notifications.merchant import (
 )
 
 PLAIN: Final = SignedHeader(signature="X-Signature")
-
 SENT: Final = SignedHeader(signature="X-Signature", timestamp="X-Sent", text="{timestamp}{body}")
-
 FULL: Final = StorageError("the disk is full")
 
 

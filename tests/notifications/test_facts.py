@@ -24,14 +24,10 @@ from tests.notifications.sender import DONE, ENDED, ORDER, REFUND, SHAPE, UNDER_
 from tests.notifications.test_plain_handlers import Blocking
 
 MINE: Final = {"merchantId": "M1"}
-
 THINGS: Final = pytest.mark.parametrize("thing", [REFUND, ORDER], ids=str)
-
 SHARED: Final = shared(SAYS)
-
 BY_ID: Final = evolve(SHARED, notification=evolve(SHAPE, id={}))
 """The header of each message identifies its event."""
-
 NAMELESS: Final = evolve(SAYS, states=evolve(SAYS.states, order={}, payment={}))
 """The profile knows no states of payments."""
 

@@ -249,7 +249,6 @@ def test_mark_is_a_literal() -> None:
 
 
 LOST: Final = "is not there afterwards: its context manager must commit"
-
 LEFT: Final = "stays after an error, which must undo it"
 
 
@@ -420,40 +419,6 @@ async def test_role_that_may_not_is_told_what_to_execute(
     assert f"execute: {TABLE}; GRANT SELECT, INSERT, DELETE ON payasync_handled TO" in str(caught.value)
 
 
-class Books:
-    """A merchant's database that may be away.
-
-    Attributes:
-        away: What it raises as it is entered.
-        begun: How many transactions were begun.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.database = by_sqlite3(path)
-        self.away: Exception | None = None
-        self.begun = 0
-
-    @contextmanager
-    def begin(self) -> Generator[Any]:
-        """Begin a transaction."""
-        self.begun += 1
-        if self.away:
-            raise self.away
-        with self.database.begin() as connection:  # type: ignore[union-attr] # pyright: ignore[reportGeneralTypeIssues]
-            yield connection
-
-    def credit(self, shop: Shop) -> list[int]:
-        """Have a shop's payments credited; return the attempts that were made at it."""
-        tried = list[int]()
-
-        @shop.receiver.on("payment", transaction=self.begin)
-        async def credited(notification: Notification, connection: Any) -> None:
-            tried.append(notification.attempt)
-            await self.database.effect(connection)
-
-        return tried
-
-
 async def test_wrong_transaction_calls_no_handler(tmp_path: Path) -> None:
     """If `transaction` is wrong, entering the receiver raises `ConfigurationError`, and notifications get 503.
 
@@ -477,21 +442,30 @@ async def test_wrong_transaction_calls_no_handler(tmp_path: Path) -> None:
     assert LEFT in second.reason
 
 
-@pytest.mark.parametrize("away", [ConnectionRefusedError("no server"), sqlite3.OperationalError("database is locked")])
+@pytest.mark.parametrize("error", [ConnectionRefusedError("no server"), sqlite3.OperationalError("database is locked")])
 async def test_database_that_is_away_proves_nothing(
-    away: Exception, shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    error: Exception, shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If the database is down, the receiver starts and stores events. It handles them when the database is back."""
-    books = Books(tmp_path / "shop.db")
-    books.away = away
-    tried = books.credit(shop)
+    database, away, tried = by_sqlite3(tmp_path / "shop.db"), [error], list[int]()
+
+    def begin() -> Any:
+        if away:
+            raise away[0]
+        return database.begin()
+
+    @shop.receiver.on("payment", transaction=begin)
+    async def credited(notification: Notification, connection: Any) -> None:
+        tried.append(notification.attempt)
+        await database.effect(connection)
+
     await shop.receiver.__aenter__()
     first = await shop.handled()
-    books.away = None
+    away.clear()
     second = await shop.later(1)
 
-    assert ("pending", "done", [2], 1) == (first.state, second.state, tried, books.database.count())
-    assert f"a handler's transaction cannot be checked yet: {type(away).__name__}" in caplog.text
+    assert ("pending", "done", [2], 1) == (first.state, second.state, tried, database.count())
+    assert f"a handler's transaction cannot be checked yet: {type(error).__name__}" in caplog.text
 
 
 async def test_database_that_hangs_holds_up_no_start(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -513,11 +487,16 @@ async def test_database_that_hangs_holds_up_no_start(shop: Shop, monkeypatch: py
 
 async def test_proof_is_had_once(shop: Shop, tmp_path: Path) -> None:
     """After the check at the start, each event begins only one transaction."""
-    books = Books(tmp_path / "shop.db")
-    books.credit(shop)
+    database, begun = by_sqlite3(tmp_path / "shop.db"), list[object]()
+
+    def begin() -> Any:
+        begun.append(database)
+        return database.begin()
+
+    shop.receiver.on("payment", transaction=begin)(credited_in(database))
     await shop.receiver.__aenter__()
-    proven = books.begun
+    proven = len(begun)
     await shop.handled()
     await shop.handled({"outTradeNo": "T2", "status": "SBX_PAID"})
 
-    assert (2, 2) == (books.begun - proven, books.database.count())
+    assert (2, 2) == (len(begun) - proven, database.count())

@@ -29,12 +29,9 @@ from tests.journal.building import LEASE, START, Clock
 from tests.notifications.inbox_building import received
 
 NOW: Final = datetime(2027, 1, 1, tzinfo=UTC)
-
 NAIVE: Final = datetime(2027, 1, 1)  # noqa: DTZ001 - that is what is wrong with it
-
 FACT: Final = "payment:paid:T1"
 SECRET: Final = "letmein"
-
 HALF_A_PAIR: Final = "\ud800"
 """What JSON can hold and UTF-8 cannot."""
 

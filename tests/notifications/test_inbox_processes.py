@@ -22,7 +22,6 @@ from tests.notifications.merchant import CREDENTIALS, PAID, SIGNED
 PROGRAM: Final = Path(__file__).with_name("inbox_process.py")
 EVENTS: Final = 60
 WORKERS: Final = 4
-
 Place = Path | str
 """Of a file, or of a database."""
 Start = Callable[..., Forked]

@@ -33,9 +33,7 @@ from tests.notifications.merchant import CREDENTIALS, PAID, REFUNDED, SIGNED, UN
 from tests.notifications.wire import dripped, exchanged
 
 YES = Answer(200, '{"received":true}', {"Content-Type": "application/json"})
-
 NO = Answer(400, '{"received":false}', {"Content-Type": "application/json"})
-
 OVERLOADED = Answer(503, NO.body, {**NO.headers, "Retry-After": "5"})
 
 
@@ -365,16 +363,11 @@ def test_acknowledgement_that_no_server_could_send(tmp_path: Path) -> None:
 
 
 REJECTED: Final = (400, '{"received":false}')
-
 TOO_LONG: Final = (413, REJECTED[1])
-
 ACCEPTED: Final = (200, '{"received":true}')
-
 ROUTED: Final = evolve(SIGNED, notification=evolve(SIGNED.notification, kind="", kinds={}))
 """Notifications that do not say what they are about."""
-
 LIMIT: Final = 2_000_000
-
 Served = Callable[[Receiver], AbstractAsyncContextManager[str]]
 """Serves a receiver, and gives the address below which it is."""
 
@@ -548,7 +541,6 @@ async def test_body_in_gzip(name: str, over: str, routed_shop: Shop, caplog: pyt
 
 
 HEAD: Final = b"POST /notify/payment HTTP/1.1\r\nHost: a\r\n"
-
 CHUNKED: Final = b"Transfer-Encoding: chunked\r\n\r\n"
 
 

@@ -45,11 +45,8 @@ BOXED_SHAPE: Final = NotificationShape(
     subscription_id="plan",
     id={"payment": ["no"]},
 )
-
 BOXED: Final = Profile(notification=BOXED_SHAPE, answer=AnswerShape(payment_id="pay"))
-
 BARE: Final = Profile()
-
 NOW: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 
 
@@ -95,7 +92,6 @@ def test_everything_in_its_place() -> None:
 
 
 NUMBERLESS: Final = (None, True, 1.5, "", " ", ["T1"], {"no": "T1"})
-
 UNPRINTABLE: Final = ("T\0", "T1\n", "\x1b[2J", "T\x7f", "T\u2028", "T\u200b1")
 
 
@@ -164,17 +160,11 @@ def test_wrong_kind() -> None:
 
 
 OTHER_BYTES: Final = "other bytes"
-
 TWICE: Final = "one with a name twice in an object"
-
 INFINITE: Final = "one with a number that is not finite, or has more than 5000 digits"
-
 DEEP: Final = "one nested deeper than 32"
-
 MANY: Final = "one with thousands of brackets or commas"
-
 LONG: Final = b"7" * 5000
-
 HOSTILE: Final[dict[str, tuple[bytes, ...]]] = {
     OTHER_BYTES: (
         *(b"", b"{", b"\xff", b"{}{}", b'{"a":\xc0\xaf}', b'{"a":"\xc0\xaf"}', b'{"a":"\xed\xa0\x80"}', b'{"a":"\n"}'),
@@ -246,9 +236,7 @@ JSON_VALUES: Final = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
     max_leaves=12,
 )
-
 BODIES: Final = st.binary(max_size=60) | JSON_VALUES.map(lambda each: json.dumps(each).encode())
-
 HEADER_PAIRS: Final = st.lists(st.tuples(st.text() | st.binary(), st.text() | st.binary()), max_size=4)
 
 
@@ -288,11 +276,8 @@ def test_state_is_named_as_in_answers() -> None:
 SHAPE: Final = NotificationShape(
     data="data", id={"payment": ["no", "state.now"], "subscription": ["no", "period"]}, verification="body"
 )
-
 TIMED: Final = NotificationShape(verification="body", signature="data.sign", time="data.at")
-
 WEBHOOK_HEADERS: Final = {"webhook-id": "msg_1"}
-
 JSON: Final = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "c", "at", "x"]), inner),

@@ -17,7 +17,6 @@ from tests.notifications.inbox_building import received
 from tests.plans import Plan, dearer, plan
 
 AT_ONCE: Final = 20
-
 LONGEST: Final = (timedelta(seconds=LEASE), timedelta(seconds=30), timedelta(seconds=30))
 
 
@@ -168,14 +167,11 @@ SELECT 'key ' || n, 'd', false, true, '{}', '{}', %(now)s,
     CASE n %% 10 WHEN 0 THEN 'pending' WHEN 1 THEN 'held' ELSE 'done' END,
     CASE n %% 10 WHEN 0 THEN %(now)s END, %(now)s, 'payment:paid:' || n
 FROM generate_series(%(first)s::int, %(last)s::int) AS n"""
-
 BLOCKED: Final = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-
 FILL_FACTS: Final = """
 INSERT INTO payasync_facts
 SELECT fact, 'h', true, false, %(now)s + interval '1 day' * (id > 100)::int FROM payasync_events
 ON CONFLICT DO NOTHING"""
-
 VALUES: Final[dict[str, Any]] = {
     "key": "key 7",
     "id": 7,

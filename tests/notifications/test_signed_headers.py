@@ -29,19 +29,13 @@ from tests.notifications.merchant import CREDENTIALS as WITH_WEBHOOK_KEY
 from tests.notifications.merchant import PAID, opened
 
 NOW: Final = 1_800_000_000
-
 KEY: Final = "service key number 1"
-
 OWN: Final = "own signing key 1"
-
 CREDENTIALS: Final = Credentials("M1", signing_key=OWN, service_keys=["service key number 0", KEY])
-
 PLAIN: Final = SignedHeader(signature="X-Signature", prefix="sha256=")
-
 TIMED: Final = SignedHeader(
     signature="X-Sign:v1", timestamp="X-Sign:t", nonce="X-Nonce", text="{timestamp}.{nonce}.{body}"
 )
-
 SHAPE: Final = NotificationShape(
     verification="header",
     header=PLAIN,
@@ -52,14 +46,12 @@ SHAPE: Final = NotificationShape(
     id={"payment": ["no", "state"]},
     ack_status=200,
 )
-
 PROFILE_OF_HEADER: Final = Profile(
     notification=SHAPE,
     signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"),
     answer=AnswerShape(order_status="state"),
     states=States(order={"paid": ["PAID"]}),
 )
-
 BODY: Final = b'{ "event": "PAID", "data": {"no": "T1", "state": "PAID", "vip": true, "rate": 1.10} }'
 
 
@@ -224,7 +216,6 @@ async def test_what_is_no_object_is_no_request(tmp_path: Path) -> None:
 
 
 BESIDE: Final[dict[str, Any]] = {"verification": "body", "header": None, "signature": "data.sign"}
-
 IN_HEADER: Final = {"kind": "header:X-Event"}
 
 
@@ -278,9 +269,7 @@ async def test_number_of_any_length_identifies(tmp_path: Path) -> None:
 
 
 SHARED: Final = Credentials("M1", signing_key=OWN)
-
 REQUEST: Final = b'{"outTradeNo":"T1","totalAmt":450,"currency":"CAD","no":"T1"}'
-
 ALIKE: Final = Template(
     algorithm="hmac-sha256",
     encoding="hex",
@@ -514,7 +503,6 @@ def sandboxed(name: str, algorithm: str, encoding: str = "hex", **changes: Any) 
 
 
 TELLING: Final = {"payment": "paymentId", "refund": "outRefundNo", "subscription": "period"}
-
 SERVICES: Final = (
     evolve(sandboxed("texts", "hmac-sha256", header=TIMED), signature=ALIKE),
     sandboxed("hmac", "hmac-sha256"),

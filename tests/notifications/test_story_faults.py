@@ -11,9 +11,7 @@ from payasync.sandbox.faults import Fault, NotificationFaults
 from tests.notifications.shop import ORDER, opened
 
 OTHER: Final = "OTHER"
-
 REFUND: Final = "REFUND"
-
 FAULTS: Final[Mapping[str, Callable[[NotificationFaults], Fault]]] = {
     "drop": lambda faults: faults.drop(order=ORDER, times=3),
     "duplicate": lambda faults: faults.duplicate(times=None),
@@ -23,7 +21,6 @@ FAULTS: Final[Mapping[str, Callable[[NotificationFaults], Fault]]] = {
     "old_timestamp": lambda faults: faults.old_timestamp("payment", times=2),
     "before_answer": lambda faults: faults.before_answer("refunds.create"),
 }
-
 REFUSED: Final = {"corrupt", "old_timestamp"}
 """What a signature shows."""
 

@@ -21,9 +21,7 @@ from tests.journal.building import Clock
 from tests.notifications.merchant import PAID, RENEWED, UNSIGNED, Hinted, hinted, notification
 
 ORDER: Final = QueryOrder(out_trade_no="T1")
-
 ONLY_PAID: Final = evolve(PROFILE, states=evolve(PROFILE.states, order={"paid": ("SBX_PAID",)}))
-
 NOWHERE: Final = evolve(PROFILE, answer=evolve(PROFILE.answer, order_status=""))
 
 
@@ -202,7 +200,6 @@ IN_DATA: Final = evolve(
     notification=evolve(PROFILE.notification, verification="body", signature="data.sign", time=""),
     signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"),
 )
-
 IN_DOCUMENT: Final = evolve(IN_DATA, notification=evolve(IN_DATA.notification, signature="sign"))
 
 
@@ -238,12 +235,10 @@ REFUND_ELSEWHERE: Final = evolve(
     notification=evolve(PROFILE.notification, out_refund_no="back.no"),
 )
 """Of a refund, the number and the state stand where no payment has any."""
-
 REFUND_RENAMED: Final = evolve(
     PROFILE, fields={**PROFILE.fields, "out_refund_no": "refund_no", "refund_amt": "refundFee"}
 )
 """The service calls the number and the amount of a refund otherwise than the document."""
-
 GENERAL_NAMES: Final = evolve(PROFILE, fields={**PROFILE.fields, "out_refund_no": "reference", "refund_amt": "value"})
 """The names of a refund's number and amount may be those of a payment's, too."""
 

@@ -18,7 +18,6 @@ from tests.notifications.merchant import Clock, pace
 from tests.test_services import SERVICES, profile_of
 
 Letters: TypeAlias = list[tuple[bytes, Mapping[str, str], str | None]]
-
 WEBHOOK_KEY: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ADDRESSES: Final = (None, "payment", "refund", "subscription")
 PLACED: Final[Mapping[str, Any]] = {"out_trade_no": "T1", "total_amt": 450, "currency": "CAD"}

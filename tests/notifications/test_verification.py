@@ -46,15 +46,11 @@ from tests.notifications.merchant import shared
 from tests.test_canary import CANARIES, keys, singing, written
 
 NOW: Final = 1_800_000_000
-
 KEY: Final = "service key number 1"
-
 WHSEC: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-
 CREDENTIALS: Final = Credentials(
     "M1", signing_key="own signing key 1", service_keys=["service key number 0", KEY], notification_keys=WHSEC
 )
-
 SHAPE: Final = NotificationShape(
     verification="body",
     data="data",
@@ -67,9 +63,7 @@ SHAPE: Final = NotificationShape(
     out_refund_no="back",
     id={"payment": ["no", "state"]},
 )
-
 SCHEME: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex", exclude=("sign", "type"))
-
 BODY: Final = Profile(
     notification=SHAPE,
     signature=SCHEME,
@@ -84,21 +78,15 @@ def changed(shape: NotificationShape, **changes: Any) -> Profile:
 
 
 WEAK: Final = evolve(BODY, notification=evolve(SHAPE, id={}))
-
 FLAT: Final = evolve(
     BODY,
     notification=evolve(SHAPE, data="", signature="sign", kind="data.event", time="at"),
     signature=evolve(SCHEME, nested="omit"),
 )
-
 BARE: Final = evolve(PROFILE, notification=evolve(PROFILE.notification, data=""))
-
 UNSIGNED: Final = evolve(BODY, notification=evolve(SHAPE, verification="none"))
-
 PUBLIC: Final = evolve(BODY, signature=SortedPairs(algorithm="ed25519", encoding="hex"))
-
 SERVICE_KEYS: Final = "credentials.service_keys"
-
 DATA: Final = {"no": "7", "state": "SHUT", "amt": 450, "empty": "", "at": NOW}
 
 
@@ -346,7 +334,6 @@ def test_verifier_that_does_not_say_true() -> None:
 HEADER: Final = evolve(
     SHAPE, verification="header", signature="", time="", header=SignedHeader(signature="X-Signature")
 )
-
 TIMED: Final = SignedHeader(
     signature="X-Sign:v1", timestamp="X-Sign:t", nonce="X-Nonce", text="{timestamp}.{nonce}.{body}", prefix="a="
 )
@@ -448,11 +435,8 @@ JSON: Final = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["data", "sign", "at", "a"]), inner),
     max_leaves=10,
 )
-
 TEXTS: Final = st.text(st.characters(codec=None), max_size=20) | st.binary(max_size=20)
-
 SIGNED: Final = TEXTS | st.text('tv1=,;" 0123456789abcdef:', max_size=20) | st.sampled_from([f"t={NOW},v1=a=00", "00"])
-
 HEADERS: Final = st.fixed_dictionaries(
     {},
     optional={
@@ -493,18 +477,12 @@ def test_time() -> None:
 
 
 OLDER: Final = "whsec_" + base64.b64encode(b"an older key, 24 bytes..").decode()
-
 VECTOR: Final = b'{"test": 2432232314}'
-
 NUMBER: Final = "msg_p5jXN8AQM9LWM0D4loKWxJek"
-
 SENT: Final = 1614265330
-
 SIGNATURE: Final = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 """The published vector of Standard Webhooks."""
-
 RIGHT: Final = base64.b64decode(SIGNATURE[3:])
-
 ARABIC: Final = "".join(chr(0x0660 + int(digit)) for digit in str(SENT))
 """Digits of another script, which Python reads as a number, too."""
 
@@ -794,20 +772,15 @@ def test_time_that_nobody_signed() -> None:
 
 
 SHARED_KEY: Final = "a key that both sides have"
-
 SHARED_KEYS: Final = Credentials("M1", signing_key=SHARED_KEY)
-
 SHARED_SHAPE: Final = NotificationShape(
     verification="body", signature="sign", out_trade_no="outTradeNo", out_refund_no="outRefundNo"
 )
-
 SHARED_BARE: Final = Profile(signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"), notification=SHARED_SHAPE)
 """Nothing inside the signature is the service's alone."""
-
 SHARED: Final = evolve(
     SHARED_BARE, answer=AnswerShape(refund_status="refundStatus"), states=States(refund={"succeeded": ("SUCCESS",)})
 )
-
 REFUND: Final = {"outRefundNo": "R1", "outTradeNo": "T1", "refundAmt": 200, "refundStatus": "SUCCESS"}
 
 
@@ -1002,9 +975,7 @@ CANARY: Final = Profile(
     notification=NotificationShape(verification="body", signature="sign"),
     signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"),
 )
-
 MD5: Final = evolve(CANARY, signature=SortedPairs(algorithm="md5", encoding="hex", key_param="key"))
-
 CANARY_PUBLIC: Final = evolve(CANARY, signature=PUBLIC.signature)
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -167,20 +166,15 @@ async def test_failure_is_tried_again(
     assert ("450 CAD" in caplog.text, f"in {what}" in caplog.text) == (False, True)
 
 
-@dataclass
-class Orders:
-    """What a shop expects; equal to another where it expects the same, and so not hashable."""
+class Orders(dict[str, int]):
+    """The amounts that a shop expects; it is not hashable, and false if it expects nothing."""
 
-    amounts: dict[str, int]
-    asked: int = 0
-
-    def __len__(self) -> int:
-        return len(self.amounts)
+    asked = 0
 
     def __call__(self, notification: Notification) -> dict[str, Any] | None:
         """Return what is expected."""
         self.asked += 1
-        amount = self.amounts.get(notification.out_trade_no or "")
+        amount = self.get(notification.out_trade_no or "")
         return None if amount is None else {"totalAmt": amount}
 
 
@@ -325,7 +319,6 @@ class Pool(list[object]):
 
 
 NAMELESS: Final = ("", " ", "two words", "line\n", 7, b"credit")
-
 TAKES: Final = "a handler takes a notification, and with transaction= a connection: "
 
 
@@ -398,11 +391,8 @@ def test_names_of_handlers_are_distinct() -> None:
 
 
 PAYMENT = handler("payment")
-
 ANY = handler("*", shipped)
-
 UNCONFIRMED = handler("subscription", Books().enter, unverified=True)
-
 SUBSCRIPTION = handler("subscription")
 
 

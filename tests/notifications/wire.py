@@ -1,7 +1,8 @@
 """Bytes to a server and back, as no HTTP library would send them."""
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 
 from yarl import URL
 
@@ -18,15 +19,26 @@ def pass_by(seconds: float) -> None:
     loop.__dict__["time"] = lambda: before() + seconds
 
 
+@asynccontextmanager
+async def connected(url: str) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Connect to a server, and close the connection at the end."""
+    there = URL(url)
+    reader, writer = await asyncio.open_connection(there.host, there.port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
 async def dripped(url: str, head: bytes, *, pause: float, drops: int) -> tuple[bytes, bytes, bool]:
     """Send a head, and of its body a byte after each pause, of the loop's time.
 
     Returns:
         What is answered after the last drop but one; after the last; and whether the connection is closed then.
     """
-    there = URL(url)
-    reader, writer = await asyncio.open_connection(there.host, there.port)
-    try:
+    async with connected(url) as (reader, writer):
         writer.write(head)
         before = b""
         for _ in range(drops):
@@ -38,24 +50,14 @@ async def dripped(url: str, head: bytes, *, pause: float, drops: int) -> tuple[b
             answer = await reader.readuntil(b"\r\n\r\n")
         pass_by(3600)
         return before, answer, b"" == await reader.read()
-    finally:
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
 
 
 async def exchanged(url: str, *parts: bytes, hang_up: bool = False) -> bytes:
     """Send bytes to a server, and return the head of what it answers; nothing where we hang up first."""
-    there = URL(url)
-    reader, writer = await asyncio.open_connection(there.host, there.port)
-    try:
+    async with connected(url) as (reader, writer):
         with suppress(ConnectionError):
             for part in parts:
                 writer.write(part)
                 await writer.drain()
                 await turns(ARRIVED)
         return b"" if hang_up else await reader.readuntil(b"\r\n\r\n")
-    finally:
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
