@@ -181,18 +181,6 @@ async def test_genuine_event_is_asked_about_for_days(tmp_path: Path) -> None:
         assert (["pending"] * 3, "done", ["failed"]) == (states, last.state, shop.heard)
 
 
-async def test_state_that_is_not_final_answers_for_one_event(tmp_path: Path) -> None:
-    """After a query said *under way*, the next event about the number is queried for itself, without a pause."""
-    async with sending(tmp_path, REFUND, ENDED, UNDER_WAY) as shop:
-        shop.clock.advance(QUARANTINE)
-        shop.say(UNDER_WAY)
-        await shop.told(UNDER_WAY)
-        shop.say(ENDED)
-        event = await shop.told()
-
-        assert ("done", ["processing", "failed"]) == (event.state, shop.heard)
-
-
 async def test_key_with_the_events_own_number_stays(tmp_path: Path) -> None:
     """A key with more than number and state differs in each event, so that it needs no number of sends."""
     ids = {**SHAPE.id, "refund": ("outRefundNo", "status", "event")}

@@ -9,28 +9,21 @@ from tests.notifications.shop import ORDER, opened
 
 
 async def test_paid_on_the_page_and_handled_once(profile: Profile, tmp_path: Path) -> None:
-    """A payment on the gateway's page is notified, acknowledged and handled once, however much time passes."""
+    """A payment on the gateway's page is notified, acknowledged and handled once, and so is each of its refunds.
+
+    No redelivery follows, however much time passes (docs/reference/service.md#notifications).
+    """
     async with opened(profile, tmp_path) as shop:
         await shop.paid()
         first = shop.books.of("credited"), shop.books.of("mailed")
+        for each in ("RA", "RB"):
+            await shop.refund(each)
         await shop.pass_time()
         acknowledged = [each.acknowledged for each in shop.sandbox.ledger.deliveries()]
 
         assert ([ORDER], [ORDER]) == first
-        assert first == (shop.books.of("credited"), shop.books.of("mailed"))
-        assert [True] == acknowledged
-
-
-async def test_refunds_are_events_of_their_own(profile: Profile, tmp_path: Path) -> None:
-    """An order and each of its refunds are handled as events of their own (docs/reference/service.md#notifications)."""
-    numbers = ["RA", "RB", "RC"]
-    async with opened(profile, tmp_path) as shop:
-        await shop.paid()
-        for each in numbers:
-            await shop.refund(each)
-
-        assert [ORDER, *numbers] == shop.books.of("credited")
-        assert [ORDER, *numbers] == shop.books.of("mailed")
+        assert [ORDER, "RA", "RB"] == shop.books.of("credited") == shop.books.of("mailed")
+        assert [True] * 3 == acknowledged
 
 
 async def test_thirteen_renewals_are_thirteen_events(profile: Profile, tmp_path: Path) -> None:
