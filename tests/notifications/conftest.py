@@ -1,4 +1,4 @@
-"""The profiles that a story is told with, and the databases that its books are kept in."""
+"""The profiles of the stories, and the databases of a merchant."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -30,16 +30,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     drawn = str(metafunc.config.getoption("randomly_seed", 0))
     seeds = os.environ.get("PAYASYNC_SCRAMBLED_SEEDS", drawn).split(",")
-    told = {each.name: each for seed in seeds for each in profiles(seed)}
+    found = {each.name: each for seed in seeds for each in profiles(seed)}
     if "fatal" in metafunc.fixturenames:  # a process is dear: the scrambled one is verified in one way alone
-        told = {name: told[name] for number, name in enumerate(told) if number <= len(WAYS)}
+        found = {name: found[name] for number, name in enumerate(found) if number <= len(WAYS)}
     daily = WAYS[:3] if metafunc.definition.path.stem == "test_story" else WAYS[:1]
     marks = {True: [], False: [pytest.mark.long]}
     metafunc.parametrize(
         "profile",
         [
             pytest.param(each, id=name, marks=marks[each.notification.verification in daily])
-            for name, each in told.items()
+            for name, each in found.items()
         ],
     )
 

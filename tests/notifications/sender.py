@@ -121,7 +121,7 @@ class Sender(Shop):
         refused.set()
         await repeat
 
-    async def tell(self, word: int = ENDED, **more: Any) -> Reply:
+    async def notify(self, word: int = ENDED, **more: Any) -> Reply:
         """Have the receiver accept an event about the thing, or a hint."""
         data = {**self.thing.number, "status": self.thing.words[word], **more}
         shape = self.profile.notification
@@ -130,9 +130,9 @@ class Sender(Shop):
         body = {"type": shape.kinds[self.thing.kind][0], "data": data}
         return await self.receiver.receive(json.dumps(body).encode(), {})
 
-    async def told(self, word: int = ENDED, **more: Any) -> InboxEvent:
+    async def notified(self, word: int = ENDED, **more: Any) -> InboxEvent:
         """Have the receiver accept such an event and dispatch it, and return it."""
-        await self.tell(word, **more)
+        await self.notify(word, **more)
         return await self.last()
 
     @property

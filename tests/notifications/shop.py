@@ -1,4 +1,4 @@
-"""A shop: a merchant's server with the receiver in it, told by a sandbox over real HTTP, with books in SQLite."""
+"""A shop: a merchant's server with the receiver in it, notified by a sandbox over real HTTP, with books in SQLite."""
 
 import sqlite3
 import time
@@ -96,7 +96,7 @@ def number(notification: Notification) -> str:
 
 
 def keep_books(receiver: Receiver, books: Books, step: Callable[[str], object] = bool) -> None:
-    """Have a receiver credit what is told in a transaction, and mail it without one.
+    """Have a receiver credit each event in a transaction, and mail it without one.
 
     Args:
         receiver: Dispatches.
@@ -195,7 +195,7 @@ def refund(out_refund_no: str, out_trade_no: str, notify_url: str) -> CreateRefu
 
 @asynccontextmanager
 async def opened(profile: Profile, folder: Path, **settings: Any) -> AsyncGenerator[Shop]:
-    """Open a shop, whose books are kept.
+    """Open a shop with its books.
 
     Args:
         profile: What the service does.

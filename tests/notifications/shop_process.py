@@ -52,7 +52,7 @@ def dying(name: str, before: str = "", after: str = "") -> Any:
 class KillableInbox(SqliteInbox):
     """An inbox whose process may die around each of its transactions."""
 
-    add = dying("add", "arrived", "kept")
+    add = dying("add", "arrived", "stored")
     claim = dying("claim", after="claimed")
     handled = dying("handled", "credited")
     finish = dying("finish", "mailed", "done")

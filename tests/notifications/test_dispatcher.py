@@ -13,7 +13,7 @@ from payasync import Credentials, InvalidArgumentError, SessionClosedError, Sign
 from payasync.clocks import Clocks, use_clocks
 from payasync.notifications import Claim, InboxEvent, Notification, SqliteInbox
 from payasync.notifications.dispatcher import POLL_SECONDS
-from payasync.notifications.ingest import build_received as kept
+from payasync.notifications.ingest import build_received
 from payasync.notifications.verification import verification_of
 from tests.inside import turns, until
 from tests.notifications.merchant import (
@@ -570,7 +570,9 @@ def test_what_bounds_how_late_it_comes(changes: dict[str, Any], *, lasting: bool
     keys = Credentials("M1", service_keys="of the service", notification_keys=CREDENTIALS.notification_keys)
     verification = verification_of(profile, keys)
 
-    assert lasting is kept(notification(verified=verification.proves), profile, timed=verification.timed).lasting
+    assert (
+        lasting is build_received(notification(verified=verification.proves), profile, timed=verification.timed).lasting
+    )
     assert not verification_of(profile, keys, lambda _raw, _headers: True).timed
 
 

@@ -52,10 +52,10 @@ async def test_verified_and_confirmed_events_about_the_same_are_handled_once(
     says, the handler gets one of them.
     """
     async with sending(tmp_path, thing, UNDER_WAY, says=says, said=DONE) as shop:
-        await shop.tell(DONE if first else word, **first)
+        await shop.notify(DONE if first else word, **first)
         if not together:
             await ended(shop)
-        await shop.tell(word if first else DONE, **({} if first else MINE))
+        await shop.notify(word if first else DONE, **({} if first else MINE))
         states = await ended(shop)
 
         assert ([thing.states[DONE]], {"done"}) == (shop.heard, set(states))
@@ -65,10 +65,10 @@ async def test_verified_and_confirmed_events_about_the_same_are_handled_once(
 async def test_fact_stays_known_after_the_key_is_the_merchants(thing: Thing, tmp_path: Path) -> None:
     """If the profile says later that the key is this merchant's alone, a redelivery of a handled event is a copy."""
     async with sending(tmp_path, thing, UNDER_WAY, says=SHARED, said=DONE) as shop:
-        await shop.told(DONE)
+        await shop.notified(DONE)
         async with shop.restarted(shared(SAYS, "merchant")) as later:
             got = later.recording(thing.kind, name="record")
-            await later.told(DONE)
+            await later.notified(DONE)
 
         assert (1, []) == (len(shop.heard), got)
 
@@ -81,8 +81,8 @@ async def test_what_a_key_made_a_hint_stays_one(owner: Literal["", "merchant"], 
     """
     async with sending(tmp_path, ORDER, UNDER_WAY, said=UNDER_WAY) as shop:
         async with opened(tmp_path / "other", credentials=evolve(CREDENTIALS, merchant_id="M2")):
-            before = await shop.told(DONE)
-        fresh = await shop.told(DONE, serial=2)
+            before = await shop.notified(DONE)
+        fresh = await shop.notified(DONE, serial=2)
         async with shop.restarted(shared(SAYS, owner)) as later:
             got = later.recording()
             await later.later(QUERY_PAUSE)
@@ -102,9 +102,9 @@ async def test_two_words_for_one_state_are_one_fact(says: Profile, fails: int, t
     async with sending(tmp_path, ORDER, UNDER_WAY, says=evolve(says, states=words)) as shop:
         mailed = shop.recording("payment", fails=fails)
         shop.say(DONE)
-        await shop.told(DONE)
+        await shop.notified(DONE)
         shop.say("SBX_FINISHED")
-        await (ended(shop) if fails else shop.told(DONE))
+        await (ended(shop) if fails else shop.notified(DONE))
         states = await ended(shop)
 
         assert (["done"] * (2 - fails), ["paid"]) == (states, shop.heard)
@@ -116,12 +116,12 @@ async def test_fact_that_one_handler_got_stays_known(tmp_path: Path) -> None:
     async with sending(tmp_path, ORDER, UNDER_WAY, says=UNSIGNED) as shop:
         shop.recording("payment", fails=1)
         shop.say(DONE)
-        await shop.told(DONE)
+        await shop.notified(DONE)
         shop.say(ENDED)
         await shop.later(QUERY_PAUSE)
         shop.clock.advance(QUERY_PAUSE)
         shop.say(DONE)
-        await shop.told(DONE, serial=2)
+        await shop.notified(DONE, serial=2)
         await ended(shop)
 
         assert ["paid", "closed"] == shop.heard
@@ -136,7 +136,7 @@ async def test_handlers_that_ended_before_the_key_was_shared_have_ended(then: Pr
     async with sending(tmp_path, ORDER, UNDER_WAY, said=DONE) as shop:
         async with shop.restarted(then) as first:
             got = [first.recording("payment", name="credit"), first.recording("payment", name="mail", fails=1)]
-            before = await first.told(DONE)
+            before = await first.notified(DONE)
         async with shop.restarted(SHARED) as second:
             got += [second.recording("payment", name="credit"), second.recording("payment", name="mail")]
             after = await second.later(QUERY_PAUSE, QUERY_PAUSE, QUERY_PAUSE)
@@ -153,9 +153,9 @@ async def test_held_event_is_replayed_without_handlers_after_a_confirmed_one(
     """If a query has confirmed what a held event says, a replay of that event does not call the handlers again."""
     expected: list[dict[str, Any] | None] = [None]
     async with sending(tmp_path, thing, UNDER_WAY, says=says, expect=lambda _: expected[0], said=DONE) as shop:
-        held = await shop.told(DONE, **MINE)
+        held = await shop.notified(DONE, **MINE)
         expected[0] = {}
-        await shop.told(DONE)
+        await shop.notified(DONE)
         await ended(shop)
         replayed = await shop.receiver.replay_all("held"), await shop.receiver.replay(held.id)
 
@@ -188,7 +188,7 @@ async def test_key_that_is_shared_for_a_while_calls_no_handler_again(fails: int,
                     if called["mail"] < 3:
                         raise OSError
 
-                states.append((await (each.told(DONE) if new else each.last())).state)
+                states.append((await (each.notified(DONE) if new else each.last())).state)
                 shop.clock.advance(QUERY_PAUSE)
 
         assert ["pending", "pending", "done", "done"] == states
@@ -201,9 +201,9 @@ async def test_one_hint_takes_the_place_of_one_event(tmp_path: Path, *, hint: bo
     """Of several events of one fact under keys of their own, each is handled, and a confirmed hint is one of them."""
     async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID, said=DONE) as shop:
         if hint:
-            await shop.told(DONE)
+            await shop.notified(DONE)
         for serial in range(3):
-            await (shop.tell if together else shop.told)(DONE, serial=serial, **MINE)
+            await (shop.notify if together else shop.notified)(DONE, serial=serial, **MINE)
         await shop.receiver.settle()
         states = await ended(shop)
 
@@ -213,7 +213,7 @@ async def test_one_hint_takes_the_place_of_one_event(tmp_path: Path, *, hint: bo
 async def test_number_of_the_service_is_no_order(tmp_path: Path) -> None:
     """A payment without an order is no fact about an order with the number that the service gave the payment."""
     async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID, said=DONE) as shop:
-        await shop.told(DONE)
+        await shop.notified(DONE)
         await shop.handled({"paymentId": "T1", "status": ORDER.words[DONE], **MINE})
 
         assert ["paid", "paid"] == shop.heard
@@ -225,12 +225,12 @@ async def test_state_that_the_profile_learns_is_a_fact(tmp_path: Path, *, first:
     async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID) as shop:
         async with shop.restarted(evolve(BY_ID, states=NAMELESS.states)) as before:
             before.recording("payment", name="record", fails=1)
-            event = await before.told(DONE, **MINE)
+            event = await before.notified(DONE, **MINE)
         shop.say(DONE)
         async with shop.restarted(BY_ID) as later:
             got = later.recording()
             shop.clock.advance(QUERY_PAUSE * first)
-            await later.told(DONE)
+            await later.notified(DONE)
             await later.later(QUERY_PAUSE, QUERY_PAUSE, QUERY_PAUSE)
 
         assert ((None, "pending"), [first]) == ((event.fact, event.state), [each.verified for each in got])
@@ -254,21 +254,21 @@ async def test_event_that_a_handler_did_not_get_takes_no_place(tmp_path: Path, *
             mailed.append(notification.state)
 
         shop.say(ENDED)
-        await shop.told(ENDED)
+        await shop.notified(ENDED)
         await shop.later(QUERY_PAUSE)
         shop.say(DONE)
         expected[0] = None
-        await shop.told(DONE)
+        await shop.notified(DONE)
         expected[0] = {}
         failing.append(True)
-        await shop.told(DONE, serial=2)
+        await shop.notified(DONE, serial=2)
         await ended(shop)
         failing.clear()
         shop.say(ENDED)
         await ended(shop)
         states = await shop.states()
         shop.say(DONE)
-        await shop.told(DONE, serial=3, **(MINE if verified else {}))
+        await shop.notified(DONE, serial=3, **(MINE if verified else {}))
         await ended(shop)
 
         assert ["done", "held", "done"] == states
@@ -286,11 +286,11 @@ async def test_handler_that_is_done_stays_done_after_the_event_stopped(
     async with sending(tmp_path, ORDER, UNDER_WAY, **settings) as shop:
         mailed = shop.recording("payment", fails=1)
         shop.say(DONE)
-        await shop.told(DONE, **first)
+        await shop.notified(DONE, **first)
         expected[0] = None
         stopped = await shop.later(QUERY_PAUSE)
         expected[0] = {}
-        await shop.told(DONE, serial=2, **({} if first else MINE))
+        await shop.notified(DONE, serial=2, **({} if first else MINE))
         await ended(shop)
 
         assert ("dead" if ends == 1 else "held", ["paid"], [1, 2]) == (stopped.state, shop.heard, mailed.ids)
@@ -299,9 +299,9 @@ async def test_handler_that_is_done_stays_done_after_the_event_stopped(
 async def test_event_that_is_held_takes_no_place(tmp_path: Path) -> None:
     """After a confirmed event, a verified one that contradicts `expect` is held. The next one is the duplicate."""
     async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID, expect=lambda _: {"totalAmt": 450}, said=DONE) as shop:
-        await shop.told(DONE)
-        await shop.told(DONE, totalAmt=1, **MINE)
-        await shop.told(DONE, totalAmt=450, **MINE)
+        await shop.notified(DONE)
+        await shop.notified(DONE, totalAmt=1, **MINE)
+        await shop.notified(DONE, totalAmt=450, **MINE)
 
         assert (["done", "held", "done"], ["paid"]) == (await shop.states(), shop.heard)
 
@@ -310,11 +310,11 @@ async def test_event_that_is_held_takes_no_place(tmp_path: Path) -> None:
 async def test_handler_with_a_new_name_does_not_get_an_old_fact(first: dict[str, str], tmp_path: Path) -> None:
     """After a deployment that renames or adds a handler, no event of a fact that was handled before calls it."""
     async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID, said=DONE) as shop:
-        await shop.told(DONE, **first)
+        await shop.notified(DONE, **first)
         async with shop.restarted(BY_ID) as later:
             got = later.recording("payment", name="renamed")
             shop.clock.advance(QUERY_PAUSE)
-            await later.told(DONE, **({} if first else MINE))
+            await later.notified(DONE, **({} if first else MINE))
 
         assert (["paid"], []) == (shop.heard, got)
 
@@ -328,7 +328,7 @@ async def test_effect_is_committed_once_though_the_word_changes(tmp_path: Path) 
             shop.say(word)
             async with shop.restarted(says, clock=Clock()) as each:
                 each.receiver.on("payment", name="credit", transaction=database.begin)(credited_in(database))
-                await each.told(DONE)
+                await each.notified(DONE)
             each.path.unlink()
 
         assert 1 == database.count()
@@ -340,7 +340,7 @@ async def test_thread_of_the_same_fact_is_waited_for(tmp_path: Path) -> None:
     async with sending(tmp_path, ORDER, UNDER_WAY, said=DONE) as shop:
         async with shop.restarted(shared(SAYS, "merchant"), lease=30) as before:
             before.receiver.on("payment", name="credit")(handler)
-            await before.tell(DONE)
+            await before.notify(DONE)
             await until(lambda: handler.now)
         async with shop.restarted(SHARED, lease=30) as later:
             later.receiver.on("payment", name="credit")(handler)
@@ -360,11 +360,11 @@ async def test_second_failure_is_another_fact(says: Profile, tmp_path: Path) -> 
     """If a refund fails again, each handler hears of it, though the first "failed" was under way with one of them."""
     async with sending(tmp_path, REFUND, ENDED, says=says) as shop:
         mailed = shop.recording("refund", fails=1)
-        await shop.told(ENDED, **MINE)
+        await shop.notified(ENDED, **MINE)
         await shop.send(UNDER_WAY)
         shop.say(ENDED)
         await shop.later(QUARANTINE + QUERY_PAUSE)
-        await shop.told(serial=2)
+        await shop.notified(serial=2)
         await ended(shop)
         await shop.later(QUARANTINE)
 
@@ -383,13 +383,13 @@ async def test_failure_beside_a_send_that_is_refused_is_handled_once(
     """
     async with sending(tmp_path, REFUND, ENDED, says=says, said=ENDED) as shop:
         if confirmed:
-            await shop.told()
+            await shop.notified()
             await ended(shop)
         async with shop.refusing():
-            waiting = await shop.told(ENDED, **MINE)
+            waiting = await shop.notified(ENDED, **MINE)
         await ended(shop)
         if not confirmed:
-            await shop.told()
+            await shop.notified()
         await ended(shop)
 
         assert ("pending", ["failed"]) == (waiting.state, shop.heard)
@@ -399,14 +399,14 @@ async def test_failure_beside_a_send_that_is_refused_is_handled_once(
 async def test_event_of_an_earlier_version_stays_handled(before: Profile, after: Profile, tmp_path: Path) -> None:
     """What an earlier version has handled has no fact. Its key says that it was handled."""
     async with sending(tmp_path, ORDER, UNDER_WAY, says=before, said=DONE) as shop:
-        await shop.told(DONE)
+        await shop.notified(DONE)
         await shop.receiver.aclose()
         with closing(sqlite3.connect(shop.path, isolation_level=None)) as db:
             db.executescript("UPDATE events SET fact = NULL; DELETE FROM facts;")
         async with shop.restarted(after) as later:
             got = later.recording("payment")
             shop.clock.advance(QUERY_PAUSE)
-            await later.tell(DONE)
+            await later.notify(DONE)
             await later.later(0, QUERY_PAUSE, QUERY_PAUSE)
             states = await later.states()
 
@@ -431,12 +431,12 @@ async def test_confirmed_event_looks_again_after_its_query(tmp_path: Path) -> No
             await going.wait()
 
         shop.say(DONE)
-        await shop.told(DONE)
+        await shop.notified(DONE)
         shop.say(DONE, after=responded)
         shop.clock.advance(QUERY_PAUSE)
         async with shop.receiver:
             await until(lambda: shop.queries == 2)
-            await shop.tell(DONE, **MINE)
+            await shop.notify(DONE, **MINE)
             await until(lambda: len(calls) == 2)
             responded.set()
             while len(calls) == 2 and (await shop.states())[0] == "leased":
@@ -469,9 +469,9 @@ async def test_copy_that_lost_its_lease_calls_no_handler(tmp_path: Path) -> None
 async def test_redelivery_beside_a_send_that_is_refused_is_a_copy(tmp_path: Path) -> None:
     """If a handled event comes again while its refund is sent again, and that send is refused, it calls no handler."""
     async with sending(tmp_path, REFUND, ENDED) as shop:
-        await shop.told()
+        await shop.notified()
         async with shop.refusing():
-            waiting = await shop.told()
+            waiting = await shop.notified()
         await ended(shop)
 
         assert ("pending", ["done", "superseded"]) == (waiting.state, await shop.states())

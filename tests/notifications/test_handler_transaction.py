@@ -96,7 +96,7 @@ async def test_two_handlers_of_one_event_have_both_effects(shop: Shop, tmp_path:
     assert 4 == database.count()
 
 
-async def test_effect_is_had_once_though_two_had_the_lease(tmp_path: Path) -> None:
+async def test_effect_is_committed_once_after_a_lost_lease(tmp_path: Path) -> None:
     """If a receiver stalls past its lease, it calls no further handler for that event, and stores nothing."""
     database = by_sqlite3(tmp_path / "shop.db")
     async with (
@@ -353,7 +353,7 @@ async def test_one_connection_for_all_is_no_transaction(tmp_path: Path) -> None:
     assert 0 == marked(tmp_path / "shop.db")
 
 
-async def test_error_may_be_told_in_other_words(tmp_path: Path) -> None:
+async def test_context_manager_may_raise_another_error(tmp_path: Path) -> None:
     """If the context manager rolls back and raises an error of its own, `check` accepts it."""
     path = tmp_path / "shop.db"
 
@@ -406,7 +406,7 @@ async def test_role_that_may_make_nothing_has_effects(
 
 @pytest.mark.parametrize("driver", IN_POSTGRES, ids=lambda driver: driver.__name__)
 @pytest.mark.parametrize("statement", ["", TABLE], ids=["no table", "no right"])
-async def test_role_that_may_not_is_told_what_to_execute(
+async def test_error_says_what_the_owner_must_execute(
     driver: Callable[[str], Database], statement: str, postgres_dsn: str, role: str
 ) -> None:
     """If the table is missing, or the role has no right on it, the error has the SQL for the database's owner."""
@@ -485,7 +485,7 @@ async def test_database_that_hangs_holds_up_no_start(shop: Shop, monkeypatch: py
     assert 200 == (await shop.take()).status
 
 
-async def test_proof_is_had_once(shop: Shop, tmp_path: Path) -> None:
+async def test_transaction_is_checked_once(shop: Shop, tmp_path: Path) -> None:
     """After the check at the start, each event begins only one transaction."""
     database, begun = by_sqlite3(tmp_path / "shop.db"), list[object]()
 

@@ -78,7 +78,7 @@ async def confirmed(inbox: Inbox, number: int = 1, key: str = "confirmed:1", fac
     return hint
 
 
-async def test_event_is_kept_as_it_came(inbox: Inbox) -> None:
+async def test_event_is_stored_as_it_was_received(inbox: Inbox) -> None:
     """The inbox returns a notification's bytes and times exactly as they were received."""
     moment = datetime(2027, 1, 1, 12, 30, 15, 999_999, tzinfo=timezone(timedelta(hours=5)))
     facts: dict[str, Any] = {"key": 'payment:["T1","PAID"]', "digest": "d1", "weak": True, "kind": "payment"}
@@ -90,7 +90,7 @@ async def test_event_is_kept_as_it_came(inbox: Inbox) -> None:
     assert (Added.NEW, expected) == (added, await only(inbox))
 
 
-async def test_same_notification_at_once_is_kept_once(inbox: Inbox) -> None:
+async def test_concurrent_duplicates_are_stored_once(inbox: Inbox) -> None:
     """If 50 redeliveries are added together, the inbox has one event, and one `add` returns `NEW`.
 
     A closed inbox refuses to store a notification.
@@ -249,7 +249,7 @@ async def test_event_that_is_held_again_releases_nothing_beside_a_done_one(inbox
 
 
 @pytest.mark.parametrize("sends", [1, 2])
-async def test_copies_of_an_event_that_waits_for_a_query_are_not_kept(inbox: Inbox, sends: int) -> None:
+async def test_copies_of_an_event_that_waits_for_a_query_are_not_stored(inbox: Inbox, sends: int) -> None:
     """While a verified event without its key waits, the inbox has as many copies of it as there were sends.
 
     Other bodies, keys and hints are no copies. After its end, the event may be true of a later send.
@@ -317,9 +317,9 @@ async def test_what_is_forgotten(inbox: Inbox, clock: Clock, *, verified: bool) 
     forgotten = [await inbox.forget(START), await inbox.forget(now), await inbox.forget(now)]
     left = {event.key for event in await inbox.events()}
 
-    kept = ENDS - {"done", "superseded"} if verified else set[State]()
-    assert [0, len(ENDS - kept), 0] == forgotten
-    assert {"leased", "pending", *kept} == left
+    stay = ENDS - {"done", "superseded"} if verified else set[State]()
+    assert [0, len(ENDS - stay), 0] == forgotten
+    assert {"leased", "pending", *stay} == left
     assert Added.NEW == await inbox.add(received("done"))
 
 
@@ -396,7 +396,7 @@ async def test_forgetting_much_goes_in_parts(inbox: Inbox, clock: Clock) -> None
     assert [] == await inbox.events()
 
 
-async def test_texts_that_are_no_utf8_are_kept(inbox: Inbox) -> None:
+async def test_texts_that_are_no_utf8_are_stored(inbox: Inbox) -> None:
     """Half a surrogate pair, in JSON or in an error, is stored as its escape."""
     added = await inbox.add(received("k" + HALF_A_PAIR, event=HALF_A_PAIR, headers={"date": HALF_A_PAIR}))
     (claim,) = await inbox.claim(1, LEASE)

@@ -12,7 +12,7 @@ import pytest
 
 from payasync.notifications import verify
 from payasync.notifications.inbox import Inbox, InboxEvent, Received
-from payasync.notifications.ingest import build_received as kept
+from payasync.notifications.ingest import build_received
 from payasync.notifications.postgres_inbox import PostgresInbox
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.testing import sign_notification
@@ -78,7 +78,9 @@ def paid(number: int) -> Received:
     """Return the inbox's record of a signed notification."""
     data = {**PAID, "outTradeNo": f"T{number}"}
     signed = sign_notification(data, profile=SIGNED, credentials=CREDENTIALS, kind="payment", id=f"msg_{number}")
-    return kept(verify(signed.raw, signed.headers, profile=SIGNED, credentials=CREDENTIALS), SIGNED, timed=True)
+    return build_received(
+        verify(signed.raw, signed.headers, profile=SIGNED, credentials=CREDENTIALS), SIGNED, timed=True
+    )
 
 
 async def fill(inbox: Inbox) -> None:
@@ -110,7 +112,7 @@ def whole(path: Place) -> bool:
 
 
 @pytest.mark.parametrize("lives", [2, pytest.param(8, marks=pytest.mark.long)])
-def test_nothing_that_was_taken_is_lost_when_killed(lives: int, path: Place, start: Start) -> None:
+def test_nothing_that_was_acknowledged_is_lost_by_a_kill(lives: int, path: Place, start: Start) -> None:
     """If a process is killed at any moment, each event that it acknowledged is in the inbox once."""
     acknowledged = set[str]()
     for life in range(lives):

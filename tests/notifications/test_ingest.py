@@ -500,7 +500,7 @@ async def test_address_says_the_kind(name: str, routed_shop: Shop) -> None:
 
 
 @servers("aiohttp", "FastAPI", "aiohttp, read", "FastAPI, read")
-async def test_body_is_taken_as_it_came(name: str, routed_shop: Shop) -> None:
+async def test_body_is_verified_as_it_was_received(name: str, routed_shop: Shop) -> None:
     """The receiver verifies the exact bytes of the body, and applies its own limit of length.
 
     A framework's own limit, such as aiohttp's of one mebibyte, does not apply.
@@ -566,7 +566,7 @@ async def test_body_that_drips_ends_after_ten_seconds(name: str, routed_shop: Sh
 
 @servers("aiohttp", "FastAPI")
 @pytest.mark.parametrize("framing", [CHUNKED + b"%x\r\n%b\r\n", b"X-Length: %x\r\nContent-Length: 9999\r\n\r\n%b"])
-async def test_body_that_breaks_off_is_not_taken(
+async def test_body_that_breaks_off_is_not_stored(
     name: str, framing: bytes, routed_shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A body that breaks off is not stored, even if its beginning is a signed notification.
@@ -618,7 +618,7 @@ async def test_application_may_stand_alone(routed_shop: Shop) -> None:
     assert (ACCEPTED, ["T1", "T2"], 503) == (answer, got.numbers, (await routed_shop.take()).status)
 
 
-async def told(receiver: Receiver, message: MutableMapping[str, Any] | None = None, **scope: Any) -> list[Any]:
+async def replied(receiver: Receiver, message: MutableMapping[str, Any] | None = None, **scope: Any) -> list[Any]:
     """Return the application's reply to a server's single message, or to none."""
     sent = list[Any]()
 
@@ -637,7 +637,7 @@ async def test_server_does_not_start_with_a_foreign_file(tmp_path: Path) -> None
     file = tmp_path / "inbox.db"
     file.write_bytes(b"a diary" * 1000)
     async with opened(tmp_path, inbox=SqliteInbox(file)) as routed_shop:
-        (failed,) = await told(routed_shop.receiver, {"type": "lifespan.startup"}, type="lifespan")
+        (failed,) = await replied(routed_shop.receiver, {"type": "lifespan.startup"}, type="lifespan")
 
     assert "lifespan.startup.failed" == failed["type"]
     assert failed["message"].startswith("ConfigurationError: ")
@@ -657,7 +657,7 @@ async def test_asgi_response(
 ) -> None:
     """The ASGI application accepts only POST. A body without a field is empty, and HTTP/2 gets no connection header."""
     monkeypatch.setattr("payasync.notifications.web_adapters.BODY_SECONDS", 0 if status == 408 else 60)
-    start, body = await told(routed_shop.receiver, **given)
+    start, body = await replied(routed_shop.receiver, **given)
     length = (b"content-length", str(len(body["body"])).encode())
 
     assert (status, [*headers, length]) == (start["status"], start["headers"])
@@ -669,7 +669,7 @@ async def test_asgi_response_without_a_body(tmp_path: Path) -> None:
     async with opened(tmp_path, profile=profile) as shop:
         signed = shop.sign()
         headers = [(name.encode(), value.encode()) for name, value in signed.headers.items()]
-        start, body = await told(shop.receiver, {"type": "http.request", "body": signed.raw}, headers=headers)
+        start, body = await replied(shop.receiver, {"type": "http.request", "body": signed.raw}, headers=headers)
 
         assert (204, [(b"content-length", b"0")], b"") == (start["status"], start["headers"], body["body"])
-        assert [{"type": "websocket.close"}] == await told(shop.receiver, type="websocket")
+        assert [{"type": "websocket.close"}] == await replied(shop.receiver, type="websocket")

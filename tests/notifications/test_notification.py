@@ -246,11 +246,11 @@ def test_only_our_errors(raw: bytes, headers: Any, seed: int, kind: Any) -> None
     """If any body is read by any profile, the only error is `InvalidArgumentError`."""
     for profile in (PROFILE, BOXED, scrambled(seed)):
         try:
-            told = parse(raw, headers, profile=profile, kind=kind)
+            found = parse(raw, headers, profile=profile, kind=kind)
         except InvalidArgumentError:
             continue
-        assert told.raw == raw
-        assert told.dedup_key
+        assert found.raw == raw
+        assert found.dedup_key
 
 
 def test_state_is_named_as_in_answers() -> None:

@@ -37,7 +37,7 @@ def test_inbox_says_where_it_is_without_the_password() -> None:
     assert [shown, shown] == [repr(PostgresInbox(dsn)), repr(PostgresInbox(Secret(dsn)))]
 
 
-async def test_two_bodies_at_once_are_a_conflict(postgres_dsn: str, clock: Clock) -> None:
+async def test_concurrent_bodies_are_a_conflict(postgres_dsn: str, clock: Clock) -> None:
     """If two bodies with one key are added together, one of them is the event, and the other a conflict."""
     async with several(postgres_dsn, clock) as inboxes:
         added = [
@@ -52,7 +52,7 @@ async def test_two_bodies_at_once_are_a_conflict(postgres_dsn: str, clock: Clock
     }
 
 
-async def test_replays_of_one_key_at_once_replay_one_event(postgres_dsn: str, clock: Clock) -> None:
+async def test_concurrent_replays_of_one_key_replay_one_event(postgres_dsn: str, clock: Clock) -> None:
     """If several workers replay the events of a key together, one event is dispatched."""
     async with several(postgres_dsn, clock) as inboxes:
         replayed = list[int]()
@@ -83,7 +83,7 @@ async def test_confirmed_key_is_one_events(postgres_dsn: str, clock: Clock) -> N
             assert [False, False, False, True] == sorted(owned)
 
 
-async def test_claimed_at_once_is_leased_once(postgres_dsn: str, clock: Clock) -> None:
+async def test_concurrent_claims_lease_each_event_once(postgres_dsn: str, clock: Clock) -> None:
     """If many dispatchers claim together, each event is leased once."""
     async with several(postgres_dsn, clock) as inboxes:
         for number in range(AT_ONCE):
@@ -94,7 +94,7 @@ async def test_claimed_at_once_is_leased_once(postgres_dsn: str, clock: Clock) -
     assert {1} == {claim.event.attempts for share in shares for claim in share}
 
 
-async def test_claiming_does_not_wait_for_who_is_at_it(postgres_dsn: str, clock: Clock) -> None:
+async def test_claim_skips_locked_events(postgres_dsn: str, clock: Clock) -> None:
     """`claim` skips rows that another transaction has locked."""
     async with several(postgres_dsn, clock) as (inbox, *_):
         await inbox.add(received("a"))
@@ -149,7 +149,7 @@ async def test_time_is_the_servers(postgres_dsn: str) -> None:
     assert [True] * 3 == [timedelta(0) < found <= longest for found, longest in zip(waits, LONGEST, strict=True)]
 
 
-async def test_zeros_are_kept_as_escapes(postgres_dsn: str, clock: Clock) -> None:
+async def test_zeros_are_stored_as_escapes(postgres_dsn: str, clock: Clock) -> None:
     """The inbox stores a NUL in a key or an event's name as its escape, and recognises the redelivery."""
     async with several(postgres_dsn, clock) as (inbox, *_):
         added = await inbox.add(received("a\0", headers={"date": "\0"}, event="\0", raw=b"\0"))

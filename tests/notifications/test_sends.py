@@ -20,7 +20,7 @@ THINGS: Final = pytest.mark.parametrize("thing", [REFUND, ORDER], ids=str)
 
 @THINGS
 @pytest.mark.parametrize(
-    ("told", "said", "state", "heard"),
+    ("named", "said", "state", "heard"),
     [
         (ENDED, ENDED, "done", True),
         (ENDED, UNDER_WAY, "pending", False),
@@ -32,22 +32,22 @@ THINGS: Final = pytest.mark.parametrize("thing", [REFUND, ORDER], ids=str)
     ],
 )
 async def test_query_after_the_quarantine_decides(
-    thing: Thing, told: int, said: int | str, state: str, *, heard: bool, tmp_path: Path
+    thing: Thing, named: int, said: int | str, state: str, *, heard: bool, tmp_path: Path
 ) -> None:
     """Of a number that was sent twice, an event of *ended* or *under way* waits for a query after the quarantine.
 
     The handler gets the signed event if the query says the same. A later state has an event of its own.
     """
     async with sending(tmp_path, thing, ENDED, UNDER_WAY, said=said) as shop:
-        waiting = await shop.told(told)
+        waiting = await shop.notified(named)
         early, asked = await shop.later(QUARANTINE - 1), shop.queries
         late = await shop.later(1)
 
         assert ("pending", "pending", 0) == (waiting.state, early.state, asked)
         assert "may be about an earlier send" in waiting.reason
-        assert (state, 1, [thing.states[told]] * heard) == (late.state, shop.queries, shop.heard)
+        assert (state, 1, [thing.states[named]] * heard) == (late.state, shop.queries, shop.heard)
         assert [(True, None)] * heard == [(each.verified, each.confirmed) for each in shop.got]
-        assert [thing.key(told, 2 if told == ENDED else 1)] * heard == [each.dedup_key for each in shop.got]
+        assert [thing.key(named, 2 if named == ENDED else 1)] * heard == [each.dedup_key for each in shop.got]
 
 
 @THINGS
@@ -64,7 +64,7 @@ async def test_end_of_a_number_that_was_sent_once_counts_immediately(
     That money moved is true of any send.
     """
     async with sending(tmp_path, thing, *words) as shop:
-        event = await shop.told(word)
+        event = await shop.notified(word)
 
         assert ("done", [thing.states[word]], 0) == (event.state, shop.heard, shop.queries)
         assert [(thing.key(word), 1)] == await shop.sent()
@@ -74,7 +74,7 @@ async def test_end_of_a_number_that_was_sent_once_counts_immediately(
 async def test_without_a_quarantine_the_event_is_held(says: Profile, tmp_path: Path) -> None:
     """Without `recovery.quarantine`, no query tells the sends apart: a person decides."""
     async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, says=evolve(says, recovery=Recovery()), said=ENDED) as shop:
-        event = await shop.told()
+        event = await shop.notified()
 
         assert ("held", True, []) == (event.state, "set recovery.quarantine" in event.reason, shop.heard)
 
@@ -84,7 +84,7 @@ async def test_without_a_quarantine_the_event_is_held(says: Profile, tmp_path: P
 async def test_second_genuine_failure_is_another_event(thing: Thing, more: dict[str, Any], tmp_path: Path) -> None:
     """The key of an event about an end holds the number of sends, from the second on. A redelivery has the same key."""
     async with sending(tmp_path, thing, ENDED) as shop:
-        await shop.told()
+        await shop.notified()
         await shop.send(UNDER_WAY)
         shop.say(ENDED)
         second = shop.sign({**thing.number, "status": thing.words[ENDED], **more}, thing.kind)
@@ -100,7 +100,7 @@ async def test_second_genuine_failure_is_another_event(thing: Thing, more: dict[
 async def test_late_event_of_the_second_send_is_handled_once(tmp_path: Path) -> None:
     """A late "failed" of the second send, held and replayed, is no copy of the first one. Its redelivery is a copy."""
     async with sending(tmp_path, REFUND, ENDED) as shop:
-        await shop.told()
+        await shop.notified()
         await shop.send(UNDER_WAY)
         shop.say(ENDED)
         data = {**REFUND.number, "status": REFUND.words[ENDED], "serial": 2}
@@ -121,7 +121,7 @@ async def test_kind_that_a_person_says_names_the_second_send(kinds: Any, count: 
     says = evolve(SAYS, notification=evolve(SHAPE, kinds={**SHAPE.kinds, **kinds} if kinds else {}))
     async with sending(tmp_path, REFUND, ENDED, says=says) as shop:
         if kinds:
-            await shop.told()
+            await shop.notified()
         await shop.send(UNDER_WAY)
         shop.say(ENDED)
         held = await shop.handled({**REFUND.number, "status": REFUND.words[ENDED], "serial": 2}, cast("Any", None))
@@ -137,7 +137,7 @@ async def test_handled_event_supersedes_its_late_copy(tmp_path: Path) -> None:
     """If a late "failed" of the second send comes again in time and is handled, no held copy of it is left."""
     async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, said=ENDED) as shop:
         await shop.take({**REFUND.number, "status": REFUND.words[ENDED]}, "refund", time=0)
-        await shop.told()
+        await shop.notified()
         await shop.later(QUARANTINE)
 
         assert (["superseded", "done"], ["failed"]) == (await shop.states(), shop.heard)
@@ -147,10 +147,10 @@ async def test_handled_event_supersedes_its_late_copy(tmp_path: Path) -> None:
 async def test_event_of_an_earlier_send_takes_no_key(more: dict[str, Any], tmp_path: Path) -> None:
     """While "failed" of the first send waits, a genuine "failed" of the second send arrives: it is handled once."""
     async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, said=UNDER_WAY) as shop:
-        await shop.told()
+        await shop.notified()
         await shop.later(QUARANTINE)
         shop.say(ENDED)
-        await shop.told(**more)
+        await shop.notified(**more)
         await shop.later(QUARANTINE)
 
         assert (["failed"], ["done", "done"]) == (shop.heard, await shop.states())
@@ -161,10 +161,10 @@ async def test_copies_of_one_event_cost_neither_rows_nor_queries(word: int, tmp_
     """While an event waits for a query, the inbox keeps no more copies of it than there were sends."""
     async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, said="SBX_ODD") as shop:
         for _ in range(10):
-            await shop.told(word)
+            await shop.notified(word)
         await shop.later(QUARANTINE)
         for _ in range(10):
-            await shop.told(word)
+            await shop.notified(word)
 
         most = 2 if word == ENDED else 1
         assert (["pending"] * most, 1) == (await shop.states(), shop.queries)
@@ -173,7 +173,7 @@ async def test_copies_of_one_event_cost_neither_rows_nor_queries(word: int, tmp_
 async def test_genuine_event_is_asked_about_for_days(tmp_path: Path) -> None:
     """Unlike a hint, a signed event is not given up after an hour: its write may still be under way."""
     async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, said=UNDER_WAY) as shop:
-        await shop.told()
+        await shop.notified()
         states = [(await shop.later(MAX_UNCONFIRMED)).state for _ in range(3)]
         shop.say(ENDED)
         last = await shop.later(MAX_UNCONFIRMED)
@@ -186,7 +186,7 @@ async def test_key_with_the_events_own_number_stays(tmp_path: Path) -> None:
     ids = {**SHAPE.id, "refund": ("outRefundNo", "status", "event")}
     says = evolve(SAYS, notification=evolve(SHAPE, id=ids))
     async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, says=says, said=ENDED) as shop:
-        await shop.told(event="E1")
+        await shop.notified(event="E1")
         await shop.later(QUARANTINE)
 
         assert ['refund:["R1","SBX_REFUND_FAILED","E1"]'] == [key for key, _ in await shop.sent()]
@@ -197,7 +197,7 @@ async def test_event_that_waits_for_its_handler_is_overtaken_by_a_repeat(tmp_pat
     """If a number is sent again before the handler succeeds, the event of the first send is believed no more."""
     async with sending(tmp_path, REFUND, ENDED) as shop:
         got = shop.recording("refund", fails=1)
-        await shop.told()
+        await shop.notified()
         await shop.send(UNDER_WAY)
         shop.say(DONE)
         waiting, ended = await shop.later(1), await shop.later(QUARANTINE)
@@ -211,12 +211,12 @@ async def test_journal_that_cannot_be_read(tmp_path: Path) -> None:
     An event that was accepted before has failed when it is dispatched, and is tried again.
     """
     async with sending(tmp_path, REFUND, UNDER_WAY) as shop:
-        await shop.tell(serial=1)
+        await shop.notify(serial=1)
         await shop.journal.aclose()
-        refused = await shop.tell()
+        refused = await shop.notify()
         events = await shop.sent()
         waiting = await shop.last()
-        others = [(await shop.tell(word)).status for word in (DONE, UNDER_WAY)]
+        others = [(await shop.notify(word)).status for word in (DONE, UNDER_WAY)]
 
         assert ((503, "5"), 1) == ((refused.status, refused.headers["Retry-After"]), len(events))
         assert ("pending", 1, []) == (waiting.state, waiting.failures, shop.heard)
@@ -230,7 +230,7 @@ async def test_repeat_that_is_in_flight_may_still_arrive(tmp_path: Path) -> None
         responded = Event()
         repeat = asyncio.create_task(shop.send(UNDER_WAY, after=responded))
         await until(lambda: len(shop.recorder.requests) == 2)
-        await shop.tell()
+        await shop.notify()
         await shop.later(QUARANTINE)
         responded.set()
         await repeat
@@ -246,7 +246,7 @@ async def test_age_of_the_response_counts(says: Profile, tmp_path: Path) -> None
     async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, says=says) as shop:
         shop.clock.advance(QUARANTINE)
         shop.say(ENDED, ("Age", "20"))
-        early = await shop.told()
+        early = await shop.notified()
         late = await shop.later(20)
 
         assert ("pending", "done", ["failed"]) == (early.state, late.state, shop.heard)
@@ -255,10 +255,10 @@ async def test_age_of_the_response_counts(says: Profile, tmp_path: Path) -> None
 async def test_hint_is_confirmed_by_a_query_in_time(tmp_path: Path) -> None:
     """A service that signs nothing: each "failed" is handled, if a query after the quarantine says so."""
     async with sending(tmp_path, REFUND, ENDED, says=UNSIGNED, said=ENDED) as shop:
-        await shop.told()
+        await shop.notified()
         await shop.later(QUERY_PAUSE)
         await shop.send(UNDER_WAY)
-        early = await shop.told()
+        early = await shop.notified()
         late = await shop.later(QUARANTINE)
         key = 'confirmed:refund:["R1","SBX_REFUND_FAILED"]'
 
@@ -276,10 +276,10 @@ async def test_response_from_before_the_repeat_confirms_no_hint(tmp_path: Path) 
                 await shop.send(UNDER_WAY)
 
         shop.say(ENDED)
-        await shop.told()
+        await shop.notified()
         shop.say("SBX_EXPIRED")
-        await shop.told(serial=2)
-        await shop.told(serial=3)
+        await shop.notified(serial=2)
+        await shop.notified(serial=3)
         waiting = await shop.later(QUERY_PAUSE)
 
         assert (["closed", "expired"], 2, ["done", "done", "pending"]) == (
@@ -295,6 +295,6 @@ async def test_query_that_cannot_be_made_leaves_the_event_to_a_person(tmp_path: 
     says = evolve(SAYS, refund_status=None)
     async with sending(tmp_path, REFUND, ENDED, UNDER_WAY, says=says) as shop:
         shop.clock.advance(QUARANTINE)
-        event = await shop.told()
+        event = await shop.notified()
 
         assert ("held", True) == (event.state, "refund_status" in event.reason)

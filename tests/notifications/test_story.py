@@ -38,7 +38,7 @@ async def test_thirteen_renewals_are_thirteen_events(profile: Profile, tmp_path:
         assert renewed == shop.books.of("mailed")
 
 
-async def test_handlers_are_told_the_state(profile: Profile, tmp_path: Path) -> None:
+async def test_handlers_get_the_state(profile: Profile, tmp_path: Path) -> None:
     """A payment's `state` is "paid" or "closed", but `None` if the signature of the body leaves it out."""
     states = list[tuple[str | None, str | None]]()
     async with opened(profile, tmp_path) as shop:

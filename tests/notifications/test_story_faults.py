@@ -25,7 +25,7 @@ REFUSED: Final = {"corrupt", "old_timestamp"}
 """What a signature shows."""
 
 
-def test_every_fault_of_the_catalogue_is_told() -> None:
+def test_every_fault_of_the_catalogue_is_tried() -> None:
     """`FAULTS` has every notification fault of the sandbox."""
     known = {name for name in vars(NotificationFaults) if not name.startswith("_")}
 

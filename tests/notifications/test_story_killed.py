@@ -26,7 +26,7 @@ LATER: Final = 20
 ORDERS: Final = ["ORDERA", "ORDERB", "ORDERC", "ORDERD", "ORDERE"]
 MOMENTS: Final = {
     "arrived": "verified, and not yet in the inbox",
-    "kept": "committed in the inbox, and not yet acknowledged",
+    "stored": "committed in the inbox, and not yet acknowledged",
     "claimed": "claimed from the inbox, and not yet handled",
     "crediting": "in the midst of the handler with a transaction",
     "credited": "after that transaction, and before the inbox knows",

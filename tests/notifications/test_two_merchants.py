@@ -33,14 +33,14 @@ def renamed(value: Any, old: str, new: str) -> Any:
 
 async def letters_of_m2(profile: Profile, credentials: Credentials, key: str | None) -> Letters:
     """Return all that M2 can post: responses and notifications about his T1 and R1, with each name of an event."""
-    async with Sandbox(profile) as sandbox, sandbox.receiver() as told, sandbox.session() as pay:
-        sandbox.webhook_url = told.url
+    async with Sandbox(profile) as sandbox, sandbox.receiver() as endpoint, sandbox.session() as pay:
+        sandbox.webhook_url = endpoint.url
         await sandbox.given.paid_order(**PLACED)
         found: list[Any] = [dict((await pay.orders.query("T1")).document)]
         await pay.refunds.create(**REFUND)
         found.append(dict((await pay.refunds.status("R1", out_trade_no="T1")).document))
         await sandbox.settle()
-        found += [each.document for each in told.received]
+        found += [each.document for each in endpoint.received]
         named = [renamed(each, sandbox.credentials.merchant_id, name) for each in found for name in ("M2", "")]
     shape = profile.notification
     whole = evolve(profile, notification=evolve(shape, data=""))  # the envelope, if any, is in the document
@@ -61,8 +61,8 @@ async def test_only_his_own_events(name: str, tmp_path: Path) -> None:
     of_m2 = Credentials("M2", service_keys=public if asymmetric else "key of all", notification_keys=WEBHOOK_KEY)
     letters = await letters_of_m2(profile, of_m2, private if asymmetric else None)
     clock, payment, refund = Clock(time.time()), ("payment", "paid", "T1"), ("refund", "succeeded", "R1")
-    async with Sandbox(profile, refunds="by hand") as sandbox, sandbox.receiver() as told:
-        sandbox.webhook_url = told.url
+    async with Sandbox(profile, refunds="by hand") as sandbox, sandbox.receiver() as endpoint:
+        sandbox.webhook_url = endpoint.url
         own = sandbox.credentials
         keys, hooks = own.service_keys + of_m2.service_keys, own.notification_keys + of_m2.notification_keys
         of_m1 = evolve(own, service_keys=keys, notification_keys=hooks)
@@ -79,7 +79,7 @@ async def test_only_his_own_events(name: str, tmp_path: Path) -> None:
 
             async def arrive(of_another: Letters | None = None) -> list[Any]:
                 await sandbox.settle()
-                mine: Letters = [(each.body.encode(), each.headers, None) for each in told.received]
+                mine: Letters = [(each.body.encode(), each.headers, None) for each in endpoint.received]
                 for raw, headers, address in mine * 2 if of_another is None else of_another:
                     await receiver.receive(raw, headers, address)
                 for _ in range(10):
