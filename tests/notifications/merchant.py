@@ -201,7 +201,8 @@ class Shop:
             if len(got) <= fails:
                 raise error or OSError("not now")
 
-        self.receiver.on(kind, **{"name": f"recording_{next(self._ids)}", **settings})(record)
+        settings.setdefault("name", f"recording_{next(self._ids)}")
+        self.receiver.on(kind, **settings)(record)
         return got
 
 
