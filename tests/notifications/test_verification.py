@@ -532,7 +532,7 @@ def test_foreign_signatures(body: str, number: str, key: bytes) -> None:
         assert "webhook-signature" == rejection(headers, secret, body=changed).field
 
 
-def test_clock_is_this_machines() -> None:
+async def test_clock_is_this_machines() -> None:
     """Without another clock, the time is that of this machine, and a time in a body signed by headers is not one."""
     body = b'{"timestamp":"2020-01-01T00:00:00Z"}'
     use_clocks(Clocks(wall=lambda: NOW))
