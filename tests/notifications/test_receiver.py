@@ -81,7 +81,9 @@ class Noting:
         return True
 
 
-@pytest.mark.parametrize("given", [note, partial(note), Noting(), Noting().__call__], ids=repr)
+@pytest.mark.parametrize(
+    "given", [note, partial(note), Noting(), Noting().__call__], ids=["function", "partial", "object", "method"]
+)
 def test_what_nothing_awaits_is_no_coroutine_function(given: Any, tmp_path: Path) -> None:
     """An `async def` as `on_refused` or `verifier` is refused, because nothing awaits it; the error says what to do."""
     for name in ("on_refused", "verifier"):
