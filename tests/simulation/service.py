@@ -149,17 +149,17 @@ class Service:
     async def serve(self, request: Request) -> Response | None:
         """Return the response to a request, or `None` if it gets none."""
         habits, path = self.habits, request.path
+        nonce = str(request.fields.get("nonceStr", ""))
+        if nonce in self._nonces:
+            return say(200, {"code": "SBX_NONCE_USED"})
+        if nonce:
+            self._nonces.add(nonce)
         if self._happens(f"the service is broken at {path}", habits.broken):
             return say(503, {})
         if self._happens(f"the service is busy at {path}", habits.busy):
             return Response(429, b'{"code":"SBX_BUSY"}', (("Content-Type", "application/json"), ("Retry-After", "2")))
         if habits.refuses:
             return say(401, {"code": "SBX_BAD_SIGNATURE"})
-        nonce = str(request.fields.get("nonceStr", ""))
-        if nonce in self._nonces:
-            return say(200, {"code": "SBX_NONCE_USED"})
-        if nonce:
-            self._nonces.add(nonce)
         if path in {STATUS, QUERY}:
             kind, name = ("refund", "outRefundNo") if path == STATUS else ("order", "outTradeNo")
             return self._say_state(kind, str(request.fields[name]), request.fields)
