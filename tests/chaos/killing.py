@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
@@ -16,14 +15,14 @@ from payasync.journal import Journal, PostgresJournal, SqliteJournal
 from payasync.journal.intents import BeginResult, Draft, Intent, Intents, State, Step
 from payasync.journal.transactions import Transaction, Write
 from payasync.storage.postgres import Connection
-from tests.chaos.plan import ENDED, Clock, Life
+from tests.chaos.plan import ENDED, Life
 
 SOON: Final = 0.02
 """Seconds, within which a process dies that dies wherever it is."""
 
 
 class Trace:
-    """Writes what a process is about to do, has the clock jump where it is to, and kills it where it is to die.
+    """Writes what a process is about to do, and kills it where it is to die.
 
     Args:
         life: The process's.
@@ -32,30 +31,21 @@ class Trace:
     def __init__(self, life: Life) -> None:
         self._file: Final = os.open(life.trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._life = life
-        self._count = Counter[str]()
+        self._count = 0
         self._lock = threading.Lock()
-        self._random = Random(life.trace)  # noqa: S311 - when to die is no secret
 
     def mark(self, moment: str, number: str | None) -> None:
-        """Say that an operation comes to a step; this may be the end."""
+        """Note that an operation comes to a step; this may be the end."""
         with self._lock:
             os.write(self._file, f"{moment} {number}\n".encode())
-            self._count[moment] += 1
-            self._count["any"] += moment == ENDED
-            counts = self._count[moment], self._count["any"]
-        if moment == ENDED and counts[1] == self._life.jumping:
-            Clock(self._life.clock).jump(self._life.jump)
-        if moment == self._life.fatal and counts[0] == self._life.nth:
-            if moment != "flying":
-                die()
-            self._die_soon()
-        elif moment == ENDED and counts[1] == (self._life.nth if self._life.fatal == "any" else self._life.latest):
-            self._die_soon()
-
-    def _die_soon(self) -> None:
-        timer = threading.Timer(self._random.random() * SOON, die)
-        timer.daemon = True
-        timer.start()
+            self._count += moment == self._life.fatal
+            fatal = moment == self._life.fatal and self._count == self._life.nth
+        if fatal and moment == ENDED:
+            timer = threading.Timer(Random(self._life.trace).random() * SOON, die)  # noqa: S311 - no secret
+            timer.daemon = True
+            timer.start()
+        elif fatal:
+            die()
 
     def __enter__(self) -> Self:
         return self
