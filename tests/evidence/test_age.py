@@ -40,22 +40,23 @@ def dated(status: int, body: bytes, seconds: float = 0) -> Answer:
     return answer(status, body, ("Date", format_datetime(NOON + timedelta(seconds=seconds), usegmt=True)))
 
 
-@pytest.mark.parametrize("ages", [[900], ["0, 900"], ["900,0"], [0, 900], ["999999999999"]])
-async def test_cached_absence_sends_nothing_again(ages: list[object]) -> None:
+async def test_cached_absence_sends_nothing_again() -> None:
     """After a lost response, "not found" out of a cache is not final: the refund is sent once, and queried once."""
-    found, sends = await refunded(Recorder([RESET], otherwise=old(404, NOT_FOUND, *ages)))
+    cases: list[list[object]] = [[900], ["0, 900"], ["900,0"], [0, 900], ["999999999999"]]
+    for ages in cases:
+        found, sends = await refunded(Recorder([RESET], otherwise=old(404, NOT_FOUND, *ages)))
 
-    assert (OutcomeUnknownError, 1, 2) == (type(found), sends, found.attempts)
-    assert "from a cache" in str(found)
+        assert (OutcomeUnknownError, 1, 2) == (type(found), sends, found.attempts)
+        assert "from a cache" in str(found)
 
 
-@pytest.mark.parametrize("age", [0, "", "-900", "900s", "soon"])
-async def test_no_age_is_no_cache(age: object) -> None:
+async def test_no_age_is_no_cache() -> None:
     """An `Age` of 0, which some CDNs always add, or one that is no number, delays nothing."""
-    answers = [RESET, old(404, NOT_FOUND, age)]
-    found, sends = await refunded(Recorder(answers, otherwise=answer(200, b'{"code": "OK"}')))
+    for age in [0, "", "-900", "900s", "soon"]:
+        answers = [RESET, old(404, NOT_FOUND, age)]
+        found, sends = await refunded(Recorder(answers, otherwise=answer(200, b'{"code": "OK"}')))
 
-    assert (None, 2) == (found.state, sends)
+        assert (None, 2) == (found.state, sends)
 
 
 async def test_cached_success_counts_at_any_age() -> None:
@@ -84,9 +85,9 @@ POST: Final = partial(dated, 200, b'{"code": "OK"}')
 GET: Final = partial(dated, 200, b'{"code": "OK", "state": "DONE"}')
 
 
-@pytest.mark.parametrize(
-    ("answers", "ages"),
-    [
+async def test_age_by_date() -> None:
+    """A `Date` shows the age, beyond the largest difference of the clocks that the last POSTs have shown."""
+    for answers, ages in [
         ([GET(-900)], [0]),
         ([POST(0), GET(0), GET(-30)], [0, 28]),
         ([POST(0), POST(-60), GET(-60)], [0]),
@@ -98,37 +99,21 @@ GET: Final = partial(dated, 200, b'{"code": "OK", "state": "DONE"}')
         ([POST(0), GET(-900), GET(-30)], [898, 28]),
         ([POST(-900), *[POST(0)] * 19, GET(-900)], [0]),
         ([POST(-900), *[POST(0)] * 20, GET(-900)], [898]),
-    ],
-    ids=[
-        "no POST shows the clocks",
-        "a cache leaves the date",
-        "two clocks differ by a minute",
-        "the service's clock is late",
-        "POSTs without a date",
-        "a query without a date",
-        "a date that is none",
-        "a date of no calendar",
-        "a query shows no clocks",
-        "the last 20 POSTs",
-        "only the last 20 POSTs",
-    ],
-)
-async def test_age_by_date(answers: list[Answer], ages: list[float]) -> None:
-    """A `Date` shows the age, beyond the largest difference of the clocks that the last POSTs have shown."""
-    assert ages == await asked(answers)
+    ]:
+        assert ages == await asked(answers)
 
 
-@pytest.mark.parametrize(("took", "age"), [((0.5, 5.0), 28), ((5.0, 5.0), 18)])
-def test_slow_post_shows_the_clocks_if_no_quick_one_does(took: tuple[float, float], age: float) -> None:
+def test_slow_post_shows_the_clocks_if_no_quick_one_does() -> None:
     """The dates of slow POSTs are used only without a quick one, because they can show too small an age."""
+    for took, age in [((0.5, 5.0), 28), ((5.0, 5.0), 18)]:
 
-    def date(seconds: float) -> CIMultiDict[str]:
-        return CIMultiDict(Date=format_datetime(NOON + timedelta(seconds=seconds), usegmt=True))
+        def date(seconds: float) -> CIMultiDict[str]:
+            return CIMultiDict(Date=format_datetime(NOON + timedelta(seconds=seconds), usegmt=True))
 
-    noon = NOON.timestamp()
-    posted: Posted = deque([(noon, date(0), took[0]), (noon, date(-10), took[1])])
+        noon = NOON.timestamp()
+        posted: Posted = deque([(noon, date(0), took[0]), (noon, date(-10), took[1])])
 
-    assert age == age_of(noon, date(-30), posted)
+        assert age == age_of(noon, date(-30), posted)
 
 
 def test_date_without_a_zone_is_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,12 +159,12 @@ async def waited(answers: list[Answer], until: Any) -> Any:
             return await pay.refunds.wait("R1", until=until, timeout=5)
 
 
-@pytest.mark.parametrize("cached", [old(200, FAILED, 900), old(404, NOT_FOUND, 900)])
-async def test_wait_does_not_end_by_an_older_response(cached: Answer) -> None:
+async def test_wait_does_not_end_by_an_older_response() -> None:
     """A poll of `wait` goes on after a response that was asked for before `wait` began."""
-    found = await waited([cached], lambda response: response.state in {"failed", "succeeded"})
+    for cached in [old(200, FAILED, 900), old(404, NOT_FOUND, 900)]:
+        found = await waited([cached], lambda response: response.state in {"failed", "succeeded"})
 
-    assert ("succeeded", 0.0) == (found.state, found.age)
+        assert ("succeeded", 0.0) == (found.state, found.age)
 
 
 async def test_wait_ends_by_a_cached_success() -> None:
@@ -204,15 +189,13 @@ async def test_constant_gives_each_query_an_address_of_its_own() -> None:
     assert (13, "R1", "succeeded") == (len(sent["t"]), sent["outRefundNo"], played.state)
 
 
-@pytest.mark.parametrize(
-    ("changes", "listed"),
-    [
+def test_audit_lists_queries_that_a_cache_could_repeat() -> None:
+    """The audit lists each unsigned GET query without a time in its address."""
+    cases: list[tuple[dict[str, Any], list[str]]] = [
         ({"signed": ("refunds.create",)}, ["constants.refunds.status"]),
         ({"signed": ("refunds.create",), "constants": {"*": {"t": "{timestamp}"}}}, []),
         ({"signed": ("refunds.create",), "endpoints": {"refunds.status": Endpoint(method="POST")}}, []),
         ({}, []),
-    ],
-)
-def test_audit_lists_queries_that_a_cache_could_repeat(changes: dict[str, Any], listed: list[str]) -> None:
-    """The audit lists each unsigned GET query without a time in its address."""
-    assert listed == [each.name for each in evolve(STATED, **changes).audit() if each.name.startswith("constants.")]
+    ]
+    for changes, listed in cases:
+        assert listed == [each.name for each in evolve(STATED, **changes).audit() if each.name.startswith("constants.")]

@@ -88,9 +88,9 @@ def differing(name: str, theirs: object, mine: object) -> str:
     return f"{name} is {theirs} in the response, and {mine} in the request"
 
 
-@pytest.mark.parametrize(
-    ("name", "theirs", "shown"),
-    [
+def test_other_number_is_another() -> None:
+    """If an order, a refund or the merchant differs as text, the response is about another; a retry may be right."""
+    for name, theirs, shown in [
         ("outTradeNo", "T2", "T2"),
         ("outTradeNo", "t1", "t1"),
         ("outTradeNo", "T1 ", "T1 "),
@@ -102,20 +102,17 @@ def differing(name: str, theirs: object, mine: object) -> str:
         ("merchantId", 2.5, "2.5"),
         ("outRefundNo", "R0\nFAKE\x1b[31m", "R0 FAKE?[31m"),
         ("merchantId", "m1", "m1"),
-    ],
-)
-def test_other_number_is_another(name: str, theirs: object, shown: str) -> None:
-    """If an order, a refund or the merchant differs as text, the response is about another; a retry may be right."""
-    found = [mismatch(SENT, MINE, {**others, name: theirs}) for others in ({}, {"refundAmt": 1, "totalAmt": 9})]
+    ]:
+        found = [mismatch(SENT, MINE, {**others, name: theirs}) for others in ({}, {"refundAmt": 1, "totalAmt": 9})]
 
-    assert [(differing(name, shown, SENT[name]), True)] * 2 == [
-        (each.words.partition("; ")[0], each.about_another) for each in found if each
-    ]
+        assert [(differing(name, shown, SENT[name]), True)] * 2 == [
+            (each.words.partition("; ")[0], each.about_another) for each in found if each
+        ]
 
 
-@pytest.mark.parametrize(
-    ("name", "theirs", "shown"),
-    [
+def test_other_amount_stays_so() -> None:
+    """If an amount or the currency differs, the response is refused, and a retry would not help."""
+    for name, theirs, shown in [
         ("totalAmt", 451, "451"),
         ("refundAmt", "100", "100"),
         ("refundAmt", -200, "-200"),
@@ -126,62 +123,66 @@ def test_other_number_is_another(name: str, theirs: object, shown: str) -> None:
         ("refundAmt", "9" * 5000, f"{'9' * 99}…"),
         ("refundAmt", 10**120, f"1{'0' * 98}…"),
         ("currency", "USD", "USD"),
-    ],
-)
-def test_other_amount_stays_so(name: str, theirs: object, shown: str) -> None:
-    """If an amount or the currency differs, the response is refused, and a retry would not help."""
-    found = mismatch(SENT, MINE, {name: theirs})
+    ]:
+        found = mismatch(SENT, MINE, {name: theirs})
 
-    assert found is not None
-    assert (differing(name, shown, SENT[name]), False) == (found.words.partition("; ")[0], found.about_another)
+        assert found is not None
+        assert (differing(name, shown, SENT[name]), False) == (found.words.partition("; ")[0], found.about_another)
 
 
-@pytest.mark.parametrize(
-    "theirs", ["-200", "+200", "2,00", "\u0661\u0660\u0660", " 200", "0x1", True, [200], {"value": 200}]
-)
-@pytest.mark.parametrize(
-    ("shape", "same"),
-    [({}, True), ({"refund_amt": "refundAmt"}, False), ({"signature": "sign"}, False)],
-    ids=["assumed", "given", "signed"],
-)
-def test_what_is_no_amount(theirs: object, shape: dict[str, Any], *, same: bool) -> None:
+def test_what_is_no_amount() -> None:
     """What is no amount differs if it is signed, or at a path that the profile gives, and else says nothing."""
-    profile = Profile(signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"), answer=AnswerShape(**shape))
-    comparison = comparison_of(CREATE_REFUND, profile)
+    cases_0: list[tuple[dict[str, Any], bool]] = [
+        ({}, True),
+        ({"refund_amt": "refundAmt"}, False),
+        ({"signature": "sign"}, False),
+    ]
+    for shape, same in cases_0:
+        cases_1: list[object] = [
+            "-200",
+            "+200",
+            "2,00",
+            "\u0661\u0660\u0660",
+            " 200",
+            "0x1",
+            True,
+            [200],
+            {"value": 200},
+        ]
+        for theirs in cases_1:
+            profile = Profile(
+                signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"), answer=AnswerShape(**shape)
+            )
+            comparison = comparison_of(CREATE_REFUND, profile)
 
-    assert same is (mismatch(SENT, comparison, {"refundAmt": theirs}) is None)
+            assert same is (mismatch(SENT, comparison, {"refundAmt": theirs}) is None)
 
 
-@pytest.mark.parametrize("theirs", [True, 1.0])
-def test_value_of_another_type_is_another(theirs: object) -> None:
+def test_value_of_another_type_is_another() -> None:
     """A number is a text or an integer, although Python says that 1 equals `True` and 1.0, and `True` is no amount."""
-    given = comparison_of(CREATE_REFUND, Profile(answer=AnswerShape(refund_amt="refundAmt")))
+    for theirs in [True, 1.0]:
+        given = comparison_of(CREATE_REFUND, Profile(answer=AnswerShape(refund_amt="refundAmt")))
 
-    assert mismatch({"outTradeNo": 1}, MINE, {"outTradeNo": theirs}) is not None
-    assert mismatch({"outTradeNo": str(theirs)}, MINE, {"outTradeNo": theirs}) is not None
-    assert (theirs is True) is (mismatch({"refundAmt": 1}, given, {"refundAmt": theirs}) is not None)
+        assert mismatch({"outTradeNo": 1}, MINE, {"outTradeNo": theirs}) is not None
+        assert mismatch({"outTradeNo": str(theirs)}, MINE, {"outTradeNo": theirs}) is not None
+        assert (theirs is True) is (mismatch({"refundAmt": 1}, given, {"refundAmt": theirs}) is not None)
 
 
-@pytest.mark.parametrize(
-    ("currency", "mine", "same", "others"),
-    [
+def test_amounts_in_the_major_unit() -> None:
+    """If responses have amounts in the major unit, they are compared exactly, with the digits of the currency."""
+    for currency, mine, same, others in [
         ("CAD", 450, ("4.50", "4.5", 4.5, "4.500"), ("450", 450, "4.501", "45.0", 5)),
         ("cad", 900, (9, "9", "9.00", 9.0), ("900", 900)),
         ("JPY", 450, ("450", 450, 450.0, "450.00"), ("4.50", 45000)),
         ("jpy", 450, ("450",), ("4.50",)),
         ("KWD", 4500, ("4.500", 4.5), ("45.00", 45)),
         (None, 450, ("4.50", "450", "0.450"), ("45.0", "4500")),
-    ],
-)
-def test_amounts_in_the_major_unit(
-    currency: str | None, mine: int, same: tuple[object, ...], others: tuple[object, ...]
-) -> None:
-    """If responses have amounts in the major unit, they are compared exactly, with the digits of the currency."""
-    comparison = comparison_of(CREATE_REFUND, Profile(answer=AnswerShape(amounts="major")))
-    fields = {"refundAmt": mine} if currency is None else {"refundAmt": mine, "currency": currency}
+    ]:
+        comparison = comparison_of(CREATE_REFUND, Profile(answer=AnswerShape(amounts="major")))
+        fields = {"refundAmt": mine} if currency is None else {"refundAmt": mine, "currency": currency}
 
-    assert [None] * len(same) == [mismatch(fields, comparison, {"refundAmt": each}) for each in same]
-    assert all(mismatch(fields, comparison, {"refundAmt": each}) for each in others)
+        assert [None] * len(same) == [mismatch(fields, comparison, {"refundAmt": each}) for each in same]
+        assert all(mismatch(fields, comparison, {"refundAmt": each}) for each in others)
 
 
 def test_currency_of_the_response_if_the_write_has_none() -> None:
@@ -215,9 +216,9 @@ def test_objection_names_the_other_unit() -> None:
     assert ["major", "as sent"] == [each.words.rpartition('= "')[2].partition('"')[0] for each in found if each]
 
 
-@pytest.mark.parametrize(
-    "told",
-    [
+def test_no_objection() -> None:
+    """A value that is equal in another form, cannot be compared, or is missing is no mismatch."""
+    for told in [
         # The same in another form: digits are their integer, and a currency's code is the same in any case.
         {"outTradeNo": "T1", "outRefundNo": "R1", "merchantId": "M1", "totalAmt": 450, "refundAmt": 200},
         {"totalAmt": "450", "refundAmt": "0" * 5000 + "200", "currency": "cad"},
@@ -230,26 +231,26 @@ def test_objection_names_the_other_unit() -> None:
         [],
         "R2",
         {"refundDesc": "two cups", "outTradeNo": None},
-    ],
-)
-def test_no_objection(told: object) -> None:
-    """A value that is equal in another form, cannot be compared, or is missing is no mismatch."""
-    assert mismatch(SENT, MINE, told) is None
+    ]:
+        assert mismatch(SENT, MINE, told) is None
 
 
-@pytest.mark.parametrize(
-    "mine", [{"refundAmt": "***", "currency": 1}, {"refundDesc": "one cup"}, {"outTradeNo": None, "refundAmt": None}]
-)
-def test_what_the_request_lacks_is_not_compared(mine: dict[str, object]) -> None:
+def test_what_the_request_lacks_is_not_compared() -> None:
     """A field that the request lacks, or an amount that is no number there, is not compared."""
-    assert mismatch(mine, MINE, {"outTradeNo": "T2", "refundAmt": 100, "currency": "USD"}) is None
+    cases: list[dict[str, object]] = [
+        {"refundAmt": "***", "currency": 1},
+        {"refundDesc": "one cup"},
+        {"outTradeNo": None, "refundAmt": None},
+    ]
+    for mine in cases:
+        assert mismatch(mine, MINE, {"outTradeNo": "T2", "refundAmt": 100, "currency": "USD"}) is None
 
 
-@pytest.mark.parametrize(("mine", "theirs"), [("7", 7), (7, "7"), (7, 7), (Number.ORDER, "T1")])
-def test_number_is_its_digits(mine: object, theirs: object) -> None:
+def test_number_is_its_digits() -> None:
     """A number is compared by its digits: text, JSON integer and `StrEnum` are equal."""
-    assert mismatch({"outTradeNo": mine}, MINE, {"outTradeNo": theirs}) is None
-    assert mismatch({"outTradeNo": mine}, MINE, {"outTradeNo": "T9"})
+    for mine, theirs in [("7", 7), (7, "7"), (7, 7), (Number.ORDER, "T1")]:
+        assert mismatch({"outTradeNo": mine}, MINE, {"outTradeNo": theirs}) is None
+        assert mismatch({"outTradeNo": mine}, MINE, {"outTradeNo": "T9"})
 
 
 READ: Final = comparison_of(
@@ -258,9 +259,12 @@ READ: Final = comparison_of(
 LACKS_NUMBER: Final = "the response lacks refund.no, which must name outRefundNo"
 
 
-@pytest.mark.parametrize(
-    ("told", "lacks"),
-    [
+def test_given_path_must_be_there_in_a_success() -> None:
+    """If the profile gives a path for a compared field, a success must hold it there; the wire name is ignored.
+
+    An empty path switches the comparison off. A field that the request lacks may be missing.
+    """
+    for told, lacks in [
         ({"refund": {"no": "R1"}}, "the response lacks money.unit, which must name currency"),
         ({"money": {"unit": "CAD"}}, LACKS_NUMBER),
         ({"refund": {"no": ""}, "money": {"unit": "CAD"}}, LACKS_NUMBER),
@@ -268,15 +272,9 @@ LACKS_NUMBER: Final = "the response lacks refund.no, which must name outRefundNo
         (None, LACKS_NUMBER),
         ({"refund": {"no": "R1"}, "money": {"unit": "CAD"}}, ""),
         ({"refund": {"no": "R1"}, "money": {"unit": "CAD"}, "outRefundNo": "R2", "refundAmt": 1}, ""),
-    ],
-)
-def test_given_path_must_be_there_in_a_success(told: object, lacks: str) -> None:
-    """If the profile gives a path for a compared field, a success must hold it there; the wire name is ignored.
-
-    An empty path switches the comparison off. A field that the request lacks may be missing.
-    """
-    assert (Objection(lacks) if lacks else None) == mismatch(SENT, READ, told)
-    assert mismatch({"outRefundNo": "R1"}, READ, {"refund": {"no": "R1"}}) is None
+    ]:
+        assert (Objection(lacks) if lacks else None) == mismatch(SENT, READ, told)
+        assert mismatch({"outRefundNo": "R1"}, READ, {"refund": {"no": "R1"}}) is None
 
 
 def test_given_path_that_is_the_wire_name() -> None:
@@ -286,20 +284,17 @@ def test_given_path_that_is_the_wire_name() -> None:
     assert Objection("the response lacks outRefundNo, which a success must have") == mismatch(SENT, where, {})
 
 
-@pytest.mark.parametrize(
-    ("told", "refused"),
-    [
+def test_refusal_is_held_to_numbers_and_merchant() -> None:
+    """In a refusal, only numbers and the merchant are compared, and none needs to be there."""
+    for told, refused in [
         ({"outTradeNo": "T2"}, True),
         ({"outRefundNo": "R2"}, True),
         ({"merchantId": "M2"}, True),
         ({"refundAmt": 100, "totalAmt": 1, "currency": "USD"}, False),
         ({}, False),
-    ],
-)
-def test_refusal_is_held_to_numbers_and_merchant(told: dict[str, Any], *, refused: bool) -> None:
-    """In a refusal, only numbers and the merchant are compared, and none needs to be there."""
-    assert refused is (mismatch(SENT, MINE, told, success=False) is not None)
-    assert mismatch(SENT, READ, {}, success=False) is None
+    ]:
+        assert refused is (mismatch(SENT, MINE, told, success=False) is not None)
+        assert mismatch(SENT, READ, {}, success=False) is None
 
 
 VALUES: Final[dict[str, tuple[object, object]]] = {
@@ -325,25 +320,25 @@ def compared(operation: Operation, profile: Profile = BARE) -> set[str]:
     return {name for name, (mine, other) in VALUES.items() if mismatch({name: mine}, where, {name: other})}
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_six_things_are_compared_under_their_wire_names(operation: Operation) -> None:
+def test_six_things_are_compared_under_their_wire_names() -> None:
     """By default six fields are compared if they are there; for endpoints 1 and 6 also `amount`."""
-    amount = {"amount"} if operation in {CREATE_PAYMENT, QUERY_PAYMENT} else set()
+    for operation in OPERATIONS:
+        amount = {"amount"} if operation in {CREATE_PAYMENT, QUERY_PAYMENT} else set()
 
-    assert SIX | amount == compared(operation)
-    assert mismatch({name: mine for name, (mine, _) in VALUES.items()}, comparison_of(operation, BARE), {}) is None
+        assert SIX | amount == compared(operation)
+        assert mismatch({name: mine for name, (mine, _) in VALUES.items()}, comparison_of(operation, BARE), {}) is None
 
 
-@pytest.mark.parametrize(("key", "wire"), COMPARED.items())
-def test_each_of_the_six_is_compared_where_its_path_leads(key: str, wire: str) -> None:
+def test_each_of_the_six_is_compared_where_its_path_leads() -> None:
     """A path in the profile replaces the wire name; an empty path switches the comparison off."""
-    shapes: list[dict[str, Any]] = [{key: "its.name"}, {key: ""}]
-    located, off = (comparison_of(CREATE_REFUND, Profile(answer=AnswerShape(**shape))) for shape in shapes)
-    mine, other = VALUES[wire]
+    for key, wire in COMPARED.items():
+        shapes: list[dict[str, Any]] = [{key: "its.name"}, {key: ""}]
+        located, off = (comparison_of(CREATE_REFUND, Profile(answer=AnswerShape(**shape))) for shape in shapes)
+        mine, other = VALUES[wire]
 
-    assert mismatch({wire: mine}, located, {"its": {"name": other}})
-    assert mismatch({wire: mine}, located, {"its": {"name": mine}, wire: other}) is None
-    assert mismatch({wire: mine}, off, {wire: other}) is None
+        assert mismatch({wire: mine}, located, {"its": {"name": other}})
+        assert mismatch({wire: mine}, located, {"its": {"name": mine}, wire: other}) is None
+        assert mismatch({wire: mine}, off, {wire: other}) is None
 
 
 @pytest.mark.parametrize("operation", [CREATE_REFUND, QUERY_REFUND], ids=["5", "7"])
@@ -359,13 +354,13 @@ def test_amount_of_a_refund_under_the_name_of_an_order_s(operation: Operation, a
     assert mismatch({"totalAmt": 450}, comparison_of(QUERY_ORDER, profile), {"amount": 200})
 
 
-@pytest.mark.parametrize("operation", [CREATE_REFUND, QUERY_REFUND], ids=["5", "7"])
-def test_total_that_a_refund_does_not_send(operation: Operation) -> None:
+def test_total_that_a_refund_does_not_send() -> None:
     """If a refund does not send the order's total, no response about a refund must show it."""
-    profile = Profile(fields={"refunds.create": {"total_amt": ""}}, answer=AnswerShape(total_amt="sum"))
+    for operation in [CREATE_REFUND, QUERY_REFUND]:
+        profile = Profile(fields={"refunds.create": {"total_amt": ""}}, answer=AnswerShape(total_amt="sum"))
 
-    assert mismatch({"totalAmt": 450}, comparison_of(operation, profile), {}) is None
-    assert mismatch({"totalAmt": 450}, comparison_of(QUERY_ORDER, profile), {})
+        assert mismatch({"totalAmt": 450}, comparison_of(operation, profile), {}) is None
+        assert mismatch({"totalAmt": 450}, comparison_of(QUERY_ORDER, profile), {})
 
 
 def test_refusal_with_a_number_of_its_own() -> None:
@@ -378,27 +373,27 @@ def test_refusal_with_a_number_of_its_own() -> None:
     assert mismatch(sent, where, {"id": "S2"})
 
 
-@pytest.mark.parametrize("key", ["total_amt", "refund_amt"])
-def test_amount_of_a_subscription_is_no_other_amount(key: str) -> None:
+def test_amount_of_a_subscription_is_no_other_amount() -> None:
     """A subscription's amount is not compared as a total or a refund, though the service calls all of them alike."""
-    fields = {key: "amount", "subscription_amount": "amount", "refunds.create": {"total_amt": "total"}}
-    told: dict[str, Any] = {key: "told"}
-    profile = Profile(fields=fields, answer=AnswerShape(**told))
+    for key in ["total_amt", "refund_amt"]:
+        fields = {key: "amount", "subscription_amount": "amount", "refunds.create": {"total_amt": "total"}}
+        told: dict[str, Any] = {key: "told"}
+        profile = Profile(fields=fields, answer=AnswerShape(**told))
 
-    assert COMPARED[key] not in {each.name for each in comparison_of(CREATE_SUBSCRIPTION, profile).fields}
-    assert COMPARED[key] in {each.name for each in comparison_of(CREATE_REFUND, profile).fields}
+        assert COMPARED[key] not in {each.name for each in comparison_of(CREATE_SUBSCRIPTION, profile).fields}
+        assert COMPARED[key] in {each.name for each in comparison_of(CREATE_REFUND, profile).fields}
 
 
-@pytest.mark.parametrize("operation", [CREATE_PAYMENT, QUERY_PAYMENT], ids=["1", "6"])
-def test_total_of_a_payment_stands_where_the_profile_says(operation: Operation) -> None:
+def test_total_of_a_payment_stands_where_the_profile_says() -> None:
     """A payment's total is compared at its path and as `amount`, if it is there; an empty path switches both off."""
-    placed, off = (Profile(answer=AnswerShape(total_amt=path)) for path in ("money.total", ""))
-    where = comparison_of(operation, placed)
+    for operation in [CREATE_PAYMENT, QUERY_PAYMENT]:
+        placed, off = (Profile(answer=AnswerShape(total_amt=path)) for path in ("money.total", ""))
+        where = comparison_of(operation, placed)
 
-    assert mismatch({"amount": 2}, where, {"money": {"total": 1}})
-    assert mismatch({"amount": 2}, where, {"amount": 1})
-    assert mismatch({"amount": 2, "totalAmt": 2}, where, {}) is None
-    assert not {"amount", "totalAmt"} & compared(operation, off)
+        assert mismatch({"amount": 2}, where, {"money": {"total": 1}})
+        assert mismatch({"amount": 2}, where, {"amount": 1})
+        assert mismatch({"amount": 2, "totalAmt": 2}, where, {}) is None
+        assert not {"amount", "totalAmt"} & compared(operation, off)
 
 
 def test_endpoint_that_the_document_does_not_show() -> None:
@@ -408,42 +403,38 @@ def test_endpoint_that_the_document_does_not_show() -> None:
     assert {"outTradeNo", "outRefundNo", "merchantId"} == compared(operation)
 
 
-@pytest.mark.parametrize("operation", [UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION], ids=["9", "10"])
-def test_subscription_is_compared_by_its_number(operation: Operation) -> None:
+def test_subscription_is_compared_by_its_number() -> None:
     """A subscription's number is compared under its wire name in the profile, or at the path in `answer`."""
-    called = Profile(fields={"subscription_id": "planNo"})
-    placed, off = (evolve(called, answer=AnswerShape(subscription_id=path)) for path in ("plan.no", ""))
-    where = comparison_of(operation, placed)
+    for operation in [UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION]:
+        called = Profile(fields={"subscription_id": "planNo"})
+        placed, off = (evolve(called, answer=AnswerShape(subscription_id=path)) for path in ("plan.no", ""))
+        where = comparison_of(operation, placed)
 
-    assert SIX | {"planNo"} == compared(operation, called)
-    assert mismatch({"planNo": "S1"}, where, {"plan": {"no": "S2"}})
-    assert mismatch({"planNo": "S1"}, where, {"planNo": "S1"}) == Objection(
-        "the response lacks plan.no, which must name planNo"
-    )
-    assert SIX == compared(operation, off) == compared(CREATE_SUBSCRIPTION, called)
+        assert SIX | {"planNo"} == compared(operation, called)
+        assert mismatch({"planNo": "S1"}, where, {"plan": {"no": "S2"}})
+        assert mismatch({"planNo": "S1"}, where, {"planNo": "S1"}) == Objection(
+            "the response lacks plan.no, which must name planNo"
+        )
+        assert SIX == compared(operation, off) == compared(CREATE_SUBSCRIPTION, called)
 
 
-@pytest.mark.parametrize("operation", [UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION], ids=["9", "10"])
-@pytest.mark.parametrize(
-    ("data", "believed"), [(None, True), ({}, True), ({"state": "OFF"}, False), ({"no": "S2"}, False)]
-)
-def test_change_of_a_subscription_that_is_only_acknowledged(
-    operation: Operation, data: object, *, believed: bool
-) -> None:
+def test_change_of_a_subscription_that_is_only_acknowledged() -> None:
     """A change's success need not name the subscription if it has no state: the path is for the new number."""
-    shape = AnswerShape(subscription_id="no", subscription_status="state")
-    where = comparison_of(operation, Profile(fields={"subscription_id": "planNo"}, answer=shape))
+    for data, believed in [(None, True), ({}, True), ({"state": "OFF"}, False), ({"no": "S2"}, False)]:
+        for operation in [UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION]:
+            shape = AnswerShape(subscription_id="no", subscription_status="state")
+            where = comparison_of(operation, Profile(fields={"subscription_id": "planNo"}, answer=shape))
 
-    assert believed == (mismatch({"planNo": "S1"}, where, data) is None)
+            assert believed == (mismatch({"planNo": "S1"}, where, data) is None)
 
 
-@pytest.mark.parametrize("operation", [QUERY_PAYMENT, QUERY_REFUND], ids=["6", "7"])
-def test_identifier_is_compared_under_its_own_wire_name(operation: Operation) -> None:
+def test_identifier_is_compared_under_its_own_wire_name() -> None:
     """The identifier of endpoint 6 or 7 is compared under the profile's name for it, also if it is sent in the path."""
-    asked = Profile(payment_status=Parameter("id", "path"), refund_status=Parameter("id"))
+    for operation in [QUERY_PAYMENT, QUERY_REFUND]:
+        asked = Profile(payment_status=Parameter("id", "path"), refund_status=Parameter("id"))
 
-    assert "id" in compared(operation, asked)
-    assert SIX == compared(QUERY_ORDER, asked)
+        assert "id" in compared(operation, asked)
+        assert SIX == compared(QUERY_ORDER, asked)
 
 
 def test_identifier_that_is_switched_off() -> None:
@@ -456,9 +447,9 @@ def test_identifier_that_is_switched_off() -> None:
 EITHER: Final = AnswerShape(payment_id="paymentId")
 
 
-@pytest.mark.parametrize(
-    ("mine", "shape", "told", "same"),
-    [
+def test_payment_is_asked_about_by_either_number() -> None:
+    """If a response names the queried number as order number or payment number, it is about that payment."""
+    cases: list[tuple[dict[str, Any], AnswerShape, dict[str, Any], bool]] = [
         # Endpoint 6 takes the merchant's own number or the service's, and a response names both.
         ({"outTradeNo": "T1"}, EITHER, {"outTradeNo": "T1", "paymentId": "P1"}, True),
         ({"outTradeNo": "P1"}, EITHER, {"outTradeNo": "T1", "paymentId": "P1"}, True),
@@ -471,15 +462,11 @@ EITHER: Final = AnswerShape(payment_id="paymentId")
         # It has no order number: that the profile says where one stands asks for none.
         ({"outTradeNo": "P1"}, evolve(EITHER, out_trade_no="outTradeNo"), {"paymentId": "P1"}, True),
         ({"outTradeNo": "P1"}, evolve(EITHER, out_trade_no="outTradeNo"), {"paymentId": "P2"}, False),
-    ],
-)
-def test_payment_is_asked_about_by_either_number(
-    mine: dict[str, Any], shape: AnswerShape, told: dict[str, Any], *, same: bool
-) -> None:
-    """If a response names the queried number as order number or payment number, it is about that payment."""
-    things = comparison_of(QUERY_PAYMENT, Profile(payment_status=Parameter("outTradeNo"), answer=shape))
+    ]
+    for mine, shape, told, same in cases:
+        things = comparison_of(QUERY_PAYMENT, Profile(payment_status=Parameter("outTradeNo"), answer=shape))
 
-    assert same is (mismatch(mine, things, told) is None)
+        assert same is (mismatch(mine, things, told) is None)
 
 
 STATED: Final = Profile(
@@ -511,9 +498,12 @@ REFUSES: Final = "it refuses the request, and says that"
 NO_SUCH: Final = "it says that there is no such"
 
 
-@pytest.mark.parametrize(
-    ("operation", "absent", "state", "words"),
-    [
+def test_refusal_that_contradicts_itself() -> None:
+    """If a refusal shows a state that the write would have caused, it contradicts itself.
+
+    A "not found" beside a state contradicts itself, too. If the profile has no path to the state, it is not read.
+    """
+    for operation, absent, state, words in [
         (CREATE_PAYMENT, False, "PAID", f"{REFUSES} the payment is paid"),
         (CREATE_PAYMENT, False, "NO", ""),
         (PLACE_ORDER, False, "NEW", f"{REFUSES} the order is pending"),
@@ -535,38 +525,29 @@ NO_SUCH: Final = "it says that there is no such"
         (QUERY_PAYMENT, True, "NO", f"{NO_SUCH} payment, and that it is failed"),
         (QUERY_REFUND, True, "DONE", f"{NO_SUCH} refund, and that it is succeeded"),
         (QUERY_REFUND, True, "ERROR", ""),
-    ],
-)
-def test_refusal_that_contradicts_itself(operation: Operation, state: str, words: str, *, absent: bool) -> None:
-    """If a refusal shows a state that the write would have caused, it contradicts itself.
+    ]:
+        objection = contradiction(operation, STATED, {"state": state}, absent=absent)
 
-    A "not found" beside a state contradicts itself, too. If the profile has no path to the state, it is not read.
-    """
-    objection = contradiction(operation, STATED, {"state": state}, absent=absent)
-
-    assert words == (objection.words if objection else "")
-    assert contradiction(operation, BARE, {"state": state}, absent=absent) is None
+        assert words == (objection.words if objection else "")
+        assert contradiction(operation, BARE, {"state": state}, absent=absent) is None
 
 
-@pytest.mark.parametrize(
-    ("document", "expected"),
-    [
+def test_request_that_is_sent_back_says_nothing_of_its_own() -> None:
+    """If no response-only path has a value, the reply is an echoed request. `0` is a value, an empty text is none."""
+    for document, expected in [
         ({"code": 0}, False),
         ({"code": "", "data": {"url": None}}, True),
         ({"code": None, "data": {"url": "https://pay.example"}}, False),
         (SENT, True),
         (None, True),
-    ],
-)
-def test_request_that_is_sent_back_says_nothing_of_its_own(document: object, *, expected: bool) -> None:
-    """If no response-only path has a value, the reply is an echoed request. `0` is a value, an empty text is none."""
-    assert expected is is_sent_back(("code", "data.url"), document)
-    assert not is_sent_back((), document)
+    ]:
+        assert expected is is_sent_back(("code", "data.url"), document)
+        assert not is_sent_back((), document)
 
 
-@pytest.mark.parametrize(
-    ("path", "told", "same"),
-    [
+def test_refund_is_compared_also_where_its_parameter_has_a_name_of_its_own() -> None:
+    """The identifier of endpoint 7 is compared as `outRefundNo`, too, whatever its parameter is called."""
+    for path, told, same in [
         (None, {"outRefundNo": "R0"}, False),
         (None, {"outRefundNo": "R1"}, True),
         (None, {"outRefundNo": "R0", "no": "R1"}, True),
@@ -580,24 +561,19 @@ def test_request_that_is_sent_back_says_nothing_of_its_own(document: object, *, 
         ("outRefundNo", {"no": "R1", "outRefundNo": "R1"}, True),
         ("", {"outRefundNo": "R0"}, True),
         ("", {"no": "R0"}, False),
-    ],
-)
-def test_refund_is_compared_also_where_its_parameter_has_a_name_of_its_own(
-    path: str | None, told: dict[str, Any], *, same: bool
-) -> None:
-    """The identifier of endpoint 7 is compared as `outRefundNo`, too, whatever its parameter is called."""
-    profile = Profile(
-        refund_status=Parameter("no"),
-        endpoints={"refunds.status": Endpoint(number="merchant")},
-        answer=AnswerShape(out_refund_no=path),
-    )
+    ]:
+        profile = Profile(
+            refund_status=Parameter("no"),
+            endpoints={"refunds.status": Endpoint(number="merchant")},
+            answer=AnswerShape(out_refund_no=path),
+        )
 
-    assert same is (mismatch({"no": "R1"}, comparison_of(QUERY_REFUND, profile), told) is None)
+        assert same is (mismatch({"no": "R1"}, comparison_of(QUERY_REFUND, profile), told) is None)
 
 
-@pytest.mark.parametrize(
-    ("path", "payment_id", "told", "same"),
-    [
+def test_payment_is_compared_as_an_order_where_the_profile_tells_the_two_apart() -> None:
+    """The identifier of endpoint 6 is compared as `outTradeNo` only if the profile locates one of the two numbers."""
+    for path, payment_id, told, same in [
         (None, "", {"outTradeNo": "T2"}, True),
         (None, "id", {"outTradeNo": "T2", "id": "P2"}, False),
         (None, "id", {"outTradeNo": "T2", "id": "T1"}, True),
@@ -610,21 +586,16 @@ def test_refund_is_compared_also_where_its_parameter_has_a_name_of_its_own(
         ("outTradeNo", "", {"outTradeNo": "T1", "no": "T1"}, True),
         ("outTradeNo", "id", {"outTradeNo": None, "id": "T1"}, True),
         ("", "id", {"outTradeNo": "T2", "id": "P2"}, True),
-    ],
-)
-def test_payment_is_compared_as_an_order_where_the_profile_tells_the_two_apart(
-    path: str | None, payment_id: str, told: dict[str, Any], *, same: bool
-) -> None:
-    """The identifier of endpoint 6 is compared as `outTradeNo` only if the profile locates one of the two numbers."""
-    shape = AnswerShape(out_trade_no=path, payment_id=payment_id)
-    things = comparison_of(QUERY_PAYMENT, Profile(payment_status=Parameter("no"), answer=shape))
+    ]:
+        shape = AnswerShape(out_trade_no=path, payment_id=payment_id)
+        things = comparison_of(QUERY_PAYMENT, Profile(payment_status=Parameter("no"), answer=shape))
 
-    assert same is (mismatch({"no": "T1"}, things, told) is None)
+        assert same is (mismatch({"no": "T1"}, things, told) is None)
 
 
-@pytest.mark.parametrize(
-    ("operation", "told", "whole"),
-    [
+def test_what_tells_a_write_from_another_under_its_number() -> None:
+    """A response identifies a write if it names its number and the amount that moves."""
+    for operation, told, whole in [
         (CREATE_REFUND, {"outRefundNo": "R1", "refundAmt": 200}, True),
         (CREATE_REFUND, {"outRefundNo": "R1"}, False),
         (CREATE_REFUND, {"refundAmt": 200, "outRefundNo": ""}, False),
@@ -633,18 +604,16 @@ def test_payment_is_compared_as_an_order_where_the_profile_tells_the_two_apart(
         (CLOSE_ORDER, {"outTradeNo": "T1"}, True),
         (CLOSE_ORDER, {}, False),
         (CREATE_PAYMENT, {}, True),
-    ],
-)
-def test_what_tells_a_write_from_another_under_its_number(
-    operation: Operation, told: dict[str, Any], *, whole: bool
-) -> None:
-    """A response identifies a write if it names its number and the amount that moves."""
-    assert whole is names_number_and_amounts(operation, SENT, comparison_of(operation, BARE), told)
+    ]:
+        assert whole is names_number_and_amounts(operation, SENT, comparison_of(operation, BARE), told)
 
 
-@pytest.mark.parametrize(
-    ("operation", "profile", "told", "expected"),
-    [
+def test_what_may_be_a_success_with_another_code() -> None:
+    """An unknown state, a redirect URL, a service number, or the write's number and amount may belong to a success.
+
+    If the profile locates no state, any compared field may belong to a success.
+    """
+    for operation, profile, told, expected in [
         (CREATE_REFUND, STATED, {"state": "ODD"}, True),
         (QUERY_REFUND, STATED, {"state": "ODD"}, True),
         (CREATE_REFUND, STATED, {"state": "NO"}, False),
@@ -665,16 +634,8 @@ def test_what_tells_a_write_from_another_under_its_number(
         (CREATE_REFUND, BARE, {"message": "no"}, False),
         (CREATE_PAYMENT, BARE, {"amount": 1}, True),
         (CREATE_REFUND, BARE, {"amount": 1}, False),
-    ],
-)
-def test_what_may_be_a_success_with_another_code(
-    operation: Operation, profile: Profile, told: dict[str, Any], *, expected: bool
-) -> None:
-    """An unknown state, a redirect URL, a service number, or the write's number and amount may belong to a success.
-
-    If the profile locates no state, any compared field may belong to a success.
-    """
-    assert expected is may_be_success(operation, profile, SENT, comparison_of(operation, profile), told)
+    ]:
+        assert expected is may_be_success(operation, profile, SENT, comparison_of(operation, profile), told)
 
 
 WRITES: Final = ("payments.create", "orders.place", "orders.close", "refunds.create")
@@ -762,14 +723,14 @@ async def ended(ask: Ask, service: Recorder, profile: Profile, credentials: Cred
                 return error
 
 
-@pytest.mark.parametrize("name", CALLS)
-async def test_response_that_names_another_merchant(name: str) -> None:
+async def test_response_that_names_another_merchant() -> None:
     """No response may name another merchant, also if the request does not carry ours. The error names the key."""
-    found = await ended(CALLS[name], Recorder(otherwise=response({"merchantId": "M2"})), UNSIGNED)
+    for name in CALLS:
+        found = await ended(CALLS[name], Recorder(otherwise=response({"merchantId": "M2"})), UNSIGNED)
 
-    assert type(found) in {OutcomeUnknownError, NoAnswerError}
-    assert "merchantId is M2 in the response" in str(found)
-    assert "answer.merchant_id in the profile" in str(found)
+        assert type(found) in {OutcomeUnknownError, NoAnswerError}
+        assert "merchantId is M2 in the response" in str(found)
+        assert "answer.merchant_id in the profile" in str(found)
 
 
 @each_profile
@@ -836,42 +797,40 @@ def without_quarantine(*, refusals_signed: bool | None) -> Profile:
 UNMAPPED: Final = evolve(SIGNED, answer=evolve(SIGNED.answer, refund_status=""), states=States())
 
 
-@pytest.mark.parametrize(
-    ("profile", "data", "refusal"),
-    [
+async def test_refusal_beside_what_may_be_a_signed_success() -> None:
+    """If the signed payload may be a success, an unsigned code or status does not refuse the write."""
+    cases: list[tuple[Profile, dict[str, Any], dict[str, Any]]] = [
         (UNMAPPED, {"outRefundNo": "R1", "refundAmt": 200}, {"code": 9}),
         (SIGNED, {"outRefundNo": "R1", "refundStatus": "ODD"}, {"status": 400}),
         (SIGNED, {"outTradeNo": "T1", "outRefundNo": "R1", "refundAmt": 200, "refundId": "G7"}, {"code": 9}),
         (SIGNED, {"payUrl": "https://pay.example/1"}, {"code": 9}),
-    ],
-)
-async def test_refusal_beside_what_may_be_a_signed_success(
-    profile: Profile, data: dict[str, Any], refusal: dict[str, Any]
-) -> None:
-    """If the signed payload may be a success, an unsigned code or status does not refuse the write."""
-    name = "orders.place" if "payUrl" in data else "refunds.create"
-    found = await ended(CALLS[name], Recorder(otherwise=response(data, **refusal)), profile)
+    ]
+    for profile, data, refusal in cases:
+        name = "orders.place" if "payUrl" in data else "refunds.create"
+        found = await ended(CALLS[name], Recorder(otherwise=response(data, **refusal)), profile)
 
-    assert OutcomeUnknownError is type(found)
+        assert OutcomeUnknownError is type(found)
 
 
-@pytest.mark.parametrize("name", ["refunds.create", "orders.place", "orders.close"])
-async def test_signed_success_whose_status_was_changed(name: str) -> None:
+async def test_signed_success_whose_status_was_changed() -> None:
     """If a signed success code stands beside a refusing status, the write is not refused: its outcome is unknown."""
-    profile = evolve(SIGNED, answer=evolve(SIGNED.answer, data="", signature="sign"), states=States())
-    document = {"code": 0}
-    sign = signatures.hmac_sha256(signatures.signed_text(document), SERVICE_KEY)
-    found = await ended(CALLS[name], Recorder(otherwise=answer(400, orjson.dumps({**document, "sign": sign}))), profile)
+    for name in ["refunds.create", "orders.place", "orders.close"]:
+        profile = evolve(SIGNED, answer=evolve(SIGNED.answer, data="", signature="sign"), states=States())
+        document = {"code": 0}
+        sign = signatures.hmac_sha256(signatures.signed_text(document), SERVICE_KEY)
+        found = await ended(
+            CALLS[name], Recorder(otherwise=answer(400, orjson.dumps({**document, "sign": sign}))), profile
+        )
 
-    assert OutcomeUnknownError is type(found)
+        assert OutcomeUnknownError is type(found)
 
 
 ODD: Final = {"outRefundNo": "R1", "outTradeNo": "T1", "refundStatus": "ODD"}
 
 
-@pytest.mark.parametrize(
-    ("refusals_signed", "data", "sent"),
-    [
+async def test_absent_beside_what_the_service_signed() -> None:
+    """If the code is unsigned, "not found" repeats a write only if the payload names the number and no more."""
+    cases: list[tuple[bool | None, dict[str, Any], int]] = [
         # A state that the profile does not know is still one of something that is there.
         *((said, ODD, 1) for said in (True, False, None)),
         # Anything else that the service signed, such as that an order is closed, could stand beside a forged code.
@@ -883,22 +842,18 @@ ODD: Final = {"outRefundNo": "R1", "outTradeNo": "T1", "refundStatus": "ODD"}
         (True, {"outRefundNo": "R1", "paymentNo": "P1"}, 1),
         (True, {"outRefundNo": "R1", "payUrl": "https://pay.example/1"}, 1),
         (True, {"outRefundNo": "R1", "refundStatus": "", "refundAmt": ""}, 3),
-    ],
-)
-async def test_absent_beside_what_the_service_signed(
-    data: dict[str, Any], sent: int, *, refusals_signed: bool | None
-) -> None:
-    """If the code is unsigned, "not found" repeats a write only if the payload names the number and no more."""
-    service = Recorder(by_path={"/payment/refund": RESET, "/payment/refund/status": response(data, code=4)})
-    found = await ended(CALLS["refunds.create"], service, without_quarantine(refusals_signed=refusals_signed))
+    ]
+    for refusals_signed, data, sent in cases:
+        service = Recorder(by_path={"/payment/refund": RESET, "/payment/refund/status": response(data, code=4)})
+        found = await ended(CALLS["refunds.create"], service, without_quarantine(refusals_signed=refusals_signed))
 
-    assert OutcomeUnknownError is type(found)
-    assert sent == [request.path for request in service.requests].count("/payment/refund")
+        assert OutcomeUnknownError is type(found)
+        assert sent == [request.path for request in service.requests].count("/payment/refund")
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
+async def test_number_that_is_hidden_in_a_text() -> None:
+    """If a text may hide the number of another order, the response is refused: its signature fits both."""
+    for name, data in [
         ("orders.query", {"body": "Coffee&outTradeNo=T0&totalAmt=9900", "tradeStatus": "PAID"}),
         ("orders.query", {"body": "Coffee&outTradeNo=T0", "outTradeNo": "", "tradeStatus": "PAID"}),
         ("refunds.status", {"notifyUrl": "https://shop.example/n&outRefundNo=R0", "refundStatus": "DONE"}),
@@ -906,19 +861,16 @@ async def test_absent_beside_what_the_service_signed(
         ("orders.query", {"body": "Coffee&outTradeNo=T0&subject=x", "outTradeNo": "T1", "tradeStatus": "PAID"}),
         ("orders.query", {"body": "Coffee", "outTradeNo": "T1", "returnUrl": "x&outTradeNo=T0", "tradeStatus": "PAID"}),
         ("orders.query", {"body": "Coffee", "returnUrl": "x&outTradeNo=T0", "tradeStatus": "PAID"}),
-    ],
-)
-async def test_number_that_is_hidden_in_a_text(name: str, data: dict[str, Any]) -> None:
-    """If a text may hide the number of another order, the response is refused: its signature fits both."""
-    found = await ended(CALLS[name], Recorder(otherwise=response(data)), SIGNED)
+    ]:
+        found = await ended(CALLS[name], Recorder(otherwise=response(data)), SIGNED)
 
-    assert type(found) in {InvalidSignatureError, OutcomeUnknownError}
-    assert "could have hidden out" in str(found)
+        assert type(found) in {InvalidSignatureError, OutcomeUnknownError}
+        assert "could have hidden out" in str(found)
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
+async def test_delimiters_in_a_text_that_hides_nothing() -> None:
+    """Delimiters in a text do no harm if they repeat the request, or hide no field that could be signed."""
+    for name, data in [
         ("orders.place", {"outTradeNo": "T1", "payUrl": "https://pay.example/?a=1&outTradeNo=T1"}),
         ("orders.place", {"payUrl": "https://pay.example/?a=1&outTradeNo=T1"}),
         ("orders.place", {"payUrl": "https://pay.example/?a=1&outTradeNo=T1&totalAmt=0450&currency=cad"}),
@@ -926,13 +878,10 @@ async def test_number_that_is_hidden_in_a_text(name: str, data: dict[str, Any]) 
         ("refunds.create", {"notifyUrl": "https://shop.example/?a=1&outRefundNo=R1", "refundStatus": "DONE"}),
         ("orders.query", {"body": "Coffee&Tea=2", "tradeStatus": "PAID"}),
         ("orders.query", {"body": "Coffee&outTradeNo=T0", "outTradeNo": "T1", "tradeStatus": "PAID"}),
-    ],
-)
-async def test_delimiters_in_a_text_that_hides_nothing(name: str, data: dict[str, Any]) -> None:
-    """Delimiters in a text do no harm if they repeat the request, or hide no field that could be signed."""
-    found = await ended(CALLS[name], Recorder(otherwise=response(data)), SIGNED)
+    ]:
+        found = await ended(CALLS[name], Recorder(otherwise=response(data)), SIGNED)
 
-    assert data.items() <= found.data.items()
+        assert data.items() <= found.data.items()
 
 
 def test_what_the_request_says_of_a_payment() -> None:
@@ -947,9 +896,9 @@ def test_what_the_request_says_of_a_payment() -> None:
     assert not any(names_the_same(call, path, value) for path, value in others)
 
 
-@pytest.mark.parametrize(
-    ("query", "answers", "told", "expected"),
-    [
+def test_payload_of_what_is_not_there() -> None:
+    """A "not found" payload may name the queried number, but no amount and no other order or refund."""
+    cases: list[tuple[QueryOrder | QueryRefund | QueryPayment, dict[str, Any], dict[str, Any], bool]] = [
         (QueryOrder(out_trade_no="T1"), {}, {"outTradeNo": "T1", "message": "no such order"}, True),
         (QueryOrder(out_trade_no="T1"), {}, {"outTradeNo": "T2"}, False),
         (QueryOrder(out_trade_no="T1"), {}, {"outTradeNo": ""}, False),
@@ -967,33 +916,30 @@ def test_what_the_request_says_of_a_payment() -> None:
         (QueryRefund(identifier="R1"), {}, {"no": "R1"}, True),
         (QueryRefund(identifier="R1"), {}, {"outTradeNo": "T1", "no": "R2"}, False),
         (QueryPayment(identifier="T1"), {}, {"outTradeNo": "T1"}, True),
-    ],
-)
-def test_payload_of_what_is_not_there(
-    query: QueryOrder | QueryRefund | QueryPayment, answers: dict[str, Any], told: dict[str, Any], *, expected: bool
-) -> None:
-    """A "not found" payload may name the queried number, but no amount and no other order or refund."""
-    profile = evolve(
-        SIGNED,
-        refund_status=Parameter("no"),
-        endpoints={"refunds.status": Endpoint(number="merchant")},
-        answer=evolve(SIGNED.answer, **answers),
-    )
-    call = Codec(profile, OWN_KEY).call(query)
-    if isinstance(query, QueryRefund):
-        call = call.expect_match({"outTradeNo": "T1", "outRefundNo": "R1"})
+    ]
+    for query, answers, told, expected in cases:
+        profile = evolve(
+            SIGNED,
+            refund_status=Parameter("no"),
+            endpoints={"refunds.status": Endpoint(number="merchant")},
+            answer=evolve(SIGNED.answer, **answers),
+        )
+        call = Codec(profile, OWN_KEY).call(query)
+        if isinstance(query, QueryRefund):
+            call = call.expect_match({"outTradeNo": "T1", "outRefundNo": "R1"})
 
-    assert expected is names_only_the_number(call, told)
+        assert expected is names_only_the_number(call, told)
 
 
-@pytest.mark.parametrize("told", [{"totalAmt": 450}, {"sum": {"total": 450}}, {"refundAmt": 1}, {"amount": 450}])
-def test_payload_of_what_is_not_there_under_other_names(told: dict[str, Any]) -> None:
+def test_payload_of_what_is_not_there_under_other_names() -> None:
     """A "not found" payload may name no amount under the name of the write, and none under the general name."""
-    names = {"orders.place": {"total_amt": "sum.total"}, "refunds.create": {"refund_amt": "back"}}
-    call = Codec(evolve(SIGNED, fields=names, signed=()), OWN_KEY).call(QueryOrder(out_trade_no="T1"))
+    cases: list[dict[str, Any]] = [{"totalAmt": 450}, {"sum": {"total": 450}}, {"refundAmt": 1}, {"amount": 450}]
+    for told in cases:
+        names = {"orders.place": {"total_amt": "sum.total"}, "refunds.create": {"refund_amt": "back"}}
+        call = Codec(evolve(SIGNED, fields=names, signed=()), OWN_KEY).call(QueryOrder(out_trade_no="T1"))
 
-    assert names_only_the_number(call, {"outTradeNo": "T1"})
-    assert not names_only_the_number(call, {"outTradeNo": "T1", **told})
+        assert names_only_the_number(call, {"outTradeNo": "T1"})
+        assert not names_only_the_number(call, {"outTradeNo": "T1", **told})
 
 
 ENVELOPED: Final = evolve(
@@ -1004,9 +950,9 @@ ENVELOPED: Final = evolve(
 )
 
 
-@pytest.mark.parametrize(
-    ("document", "doubt"),
-    [
+def test_what_is_hidden_from_an_envelope() -> None:
+    """If a text may hide a field that payasync reads, inside or outside an envelope, the response is refused."""
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"code": 0, "data": {"outTradeNo": "T1", "tradeStatus": "PAID"}}, ""),
         ({"code": 0, "data": {"payUrl": "https://pay.example/?a=1&outTradeNo=T1", "tradeStatus": "PAID"}}, ""),
         ({"code": 0, "data": "[none]", "msg": "[E1] a"}, ""),
@@ -1021,18 +967,16 @@ ENVELOPED: Final = evolve(
         ({"body": "a&msg=DECLINED", "tradeStatus": "PAID"}, "body holds &msg="),
         ({"body": "a&tradeStatus=PAID"}, "body holds &tradeStatus="),
         ({"body": "a&payUrl=https://pay.example/1", "tradeStatus": "PAID"}, "body holds &payUrl="),
-    ],
-)
-def test_what_is_hidden_from_an_envelope(document: dict[str, Any], doubt: str) -> None:
-    """If a text may hide a field that payasync reads, inside or outside an envelope, the response is refused."""
-    scheme, secret = ENVELOPED.signature, Secret(SERVICE_KEY)
-    assert isinstance(scheme, SortedPairs)
-    sign = scheme.sign(document, path="", key=secret)
-    call = Codec(ENVELOPED, OWN_KEY).call(QueryOrder(out_trade_no="T1"))
-    found = verify_reply(call, Reply(200, {}, orjson.dumps({**document, "sign": sign})), scheme, [secret])
+    ]
+    for document, doubt in cases:
+        scheme, secret = ENVELOPED.signature, Secret(SERVICE_KEY)
+        assert isinstance(scheme, SortedPairs)
+        sign = scheme.sign(document, path="", key=secret)
+        call = Codec(ENVELOPED, OWN_KEY).call(QueryOrder(out_trade_no="T1"))
+        found = verify_reply(call, Reply(200, {}, orjson.dumps({**document, "sign": sign})), scheme, [secret])
 
-    assert (not doubt) is found.verified
-    assert doubt == found.doubt.partition(":")[0]
+        assert (not doubt) is found.verified
+        assert doubt == found.doubt.partition(":")[0]
 
 
 async def echo(name: str, code: int, profile: Profile) -> Recorder:
@@ -1043,30 +987,30 @@ async def echo(name: str, code: int, profile: Profile) -> Recorder:
     return Recorder(by_path={path: answer(200, orjson.dumps(document)) for path, document in echoes.items()})
 
 
-@pytest.mark.parametrize("name", ["orders.place", "orders.query", "orders.close", "refunds.create", "refunds.status"])
-async def test_request_that_is_sent_back(name: str) -> None:
+async def test_request_that_is_sent_back() -> None:
     """If one key signs both ways, an echo of the request is no response."""
-    found = await ended(CALLS[name], await echo(name, 0, SIGNED), SIGNED, SAME_KEY)
+    for name in ["orders.place", "orders.query", "orders.close", "refunds.create", "refunds.status"]:
+        found = await ended(CALLS[name], await echo(name, 0, SIGNED), SIGNED, SAME_KEY)
 
-    assert (OutcomeUnknownError if name in WRITES else NoAnswerError) is type(found)
-    assert "sent back" in str(found.reason)
+        assert (OutcomeUnknownError if name in WRITES else NoAnswerError) is type(found)
+        assert "sent back" in str(found.reason)
 
 
-@pytest.mark.parametrize("code", [9, 4])
-async def test_request_that_is_sent_back_as_a_refusal(code: int) -> None:
+async def test_request_that_is_sent_back_as_a_refusal() -> None:
     """If one key signs both ways, an echo with a refusing code is neither a refusal nor a "not found"."""
-    profile = without_quarantine(refusals_signed=True)
-    service = await echo("refunds.create", code, profile)
-    found = await ended(CALLS["refunds.create"], service, profile, SAME_KEY)
+    for code in [9, 4]:
+        profile = without_quarantine(refusals_signed=True)
+        service = await echo("refunds.create", code, profile)
+        found = await ended(CALLS["refunds.create"], service, profile, SAME_KEY)
 
-    assert OutcomeUnknownError is type(found)
-    assert 1 == [request.path for request in service.requests].count("/payment/refund")
+        assert OutcomeUnknownError is type(found)
+        assert 1 == [request.path for request in service.requests].count("/payment/refund")
 
 
-@pytest.mark.parametrize("name", ["payments.create", "refunds.create"])
-async def test_service_that_sends_the_nonce_back(name: str) -> None:
+async def test_service_that_sends_the_nonce_back() -> None:
     """If a response with the same key echoes the nonce, its state still shows that it is a response."""
-    data = {**RIGHT[name], "nonceStr": "1" * 32}
-    found = await ended(CALLS[name], Recorder(otherwise=response(data, key=KEY)), SIGNED, SAME_KEY)
+    for name in ["payments.create", "refunds.create"]:
+        data = {**RIGHT[name], "nonceStr": "1" * 32}
+        found = await ended(CALLS[name], Recorder(otherwise=response(data, key=KEY)), SIGNED, SAME_KEY)
 
-    assert data.items() <= found.data.items()
+        assert data.items() <= found.data.items()

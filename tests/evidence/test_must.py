@@ -117,34 +117,34 @@ async def test_refusal_that_lacks_it(name: str, data: object) -> None:
     assert "refused before it was done" in str(found)
 
 
-@pytest.mark.parametrize("data", [{"livemode": False}, {}, LIVE], ids=["other", "none", "held"])
-async def test_query_after_a_lost_response(data: object) -> None:
+async def test_query_after_a_lost_response() -> None:
     """After a lost response, only a success of the query that holds the values ends the doubt."""
-    found = await ended("refunds.create", Recorder([RESET], otherwise=said(data)))
+    for data in [{"livemode": False}, {}, LIVE]:
+        found = await ended("refunds.create", Recorder([RESET], otherwise=said(data)))
 
-    assert (OutcomeUnknownError if data != LIVE else type(None)) is type(getattr(found, "state", found))
+        assert (OutcomeUnknownError if data != LIVE else type(None)) is type(getattr(found, "state", found))
 
 
-@pytest.mark.parametrize("data", [{"livemode": False}, {}])
-async def test_query_of_reconcile(data: object) -> None:
+async def test_query_of_reconcile() -> None:
     """`pay.reconcile` does not believe a success of another environment."""
-    once = RetryPolicy(base_delay=0, attempts=1)
-    with Recorder([RESET], otherwise=said(data)) as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=PROFILE, retry=once) as pay:
-            with pytest.raises(OutcomeUnknownError) as lost:
-                await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
-            with pytest.raises(OutcomeUnknownError, match=r"answer\.must in the profile"):
-                await pay.reconcile(lost.value)
+    for data in [{"livemode": False}, {}]:
+        once = RetryPolicy(base_delay=0, attempts=1)
+        with Recorder([RESET], otherwise=said(data)) as service:
+            async with Session(service.url, credentials=CREDENTIALS, profile=PROFILE, retry=once) as pay:
+                with pytest.raises(OutcomeUnknownError) as lost:
+                    await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
+                with pytest.raises(OutcomeUnknownError, match=r"answer\.must in the profile"):
+                    await pay.reconcile(lost.value)
 
 
-@pytest.mark.parametrize("must", [{}, MUST], ids=["none", "some"])
-async def test_success_without_a_body(must: Mapping[str, Any]) -> None:
+async def test_success_without_a_body() -> None:
     """A 204 holds nothing: it is unclear if a success must hold a value, and a success otherwise."""
-    profile = evolve(DOCUMENTED, answer=AnswerShape(must=must))
-    found = await ended("subscriptions.cancel", Recorder(otherwise=answer(204, b"")), profile)
+    for must in [{}, MUST]:
+        profile = evolve(DOCUMENTED, answer=AnswerShape(must=must))
+        found = await ended("subscriptions.cancel", Recorder(otherwise=answer(204, b"")), profile)
 
-    assert (OutcomeUnknownError if must else 204) == (type(found) if must else found.http_status)
-    assert not must or "livemode is missing" in str(found)
+        assert (OutcomeUnknownError if must else 204) == (type(found) if must else found.http_status)
+        assert not must or "livemode is missing" in str(found)
 
 
 SCALARS: Final = st.one_of(
@@ -205,26 +205,22 @@ SIGNED: Final = evolve(
 )
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
+async def test_signed_response() -> None:
+    """The value counts as it was signed. A text that may hide another one is not believed."""
+    for data, expected in [
         ({"outTradeNo": "T1", "live": "yes"}, "OrderResponse"),
         ({"outTradeNo": "T1", "live": "no"}, "NoAnswerError"),
         ({"body": "a&live=no", "outTradeNo": "T1"}, "InvalidSignatureError"),
-    ],
-    ids=["held", "other", "hidden"],
-)
-async def test_signed_response(data: dict[str, object], expected: str) -> None:
-    """The value counts as it was signed. A text that may hide another one is not believed."""
-    keys, once = evolve(CREDENTIALS, service_keys=("a key of the service",)), RetryPolicy(base_delay=0, attempts=1)
-    with Recorder(otherwise=signed_response(data)) as service:
-        async with Session(service.url, credentials=keys, profile=SIGNED, retry=once) as pay:
-            try:
-                found: Any = await pay.orders.query("T1")
-            except PayasyncError as error:
-                found = error
+    ]:
+        keys, once = evolve(CREDENTIALS, service_keys=("a key of the service",)), RetryPolicy(base_delay=0, attempts=1)
+        with Recorder(otherwise=signed_response(data)) as service:
+            async with Session(service.url, credentials=keys, profile=SIGNED, retry=once) as pay:
+                try:
+                    found: Any = await pay.orders.query("T1")
+                except PayasyncError as error:
+                    found = error
 
-    assert expected == type(found).__name__
+        assert expected == type(found).__name__
 
 
 async def test_sandbox_plays_it() -> None:

@@ -24,7 +24,7 @@ from payasync import (
     Session,
     SortedPairs,
 )
-from tests.foreign.recorder import RESET, Answer, Recorder, answer
+from tests.foreign.recorder import RESET, Recorder, answer
 
 KEYS: Final = Credentials(merchant_id="M1", secret_key="sk_secret", signing_key="a signing key of ours")
 SIGNATURE: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex")
@@ -83,23 +83,21 @@ async def test_page_is_no_absence(page: bytes) -> None:
     assert (OutcomeUnknownError, 1) == (type(found), sends)
 
 
-@pytest.mark.parametrize(
-    "said", [answer(404, b'{"code": "NONE"}'), answer(404, b'{"code": "X", "message": "there is no such refund"}')]
-)
-async def test_listed_code_is_absence(said: Answer) -> None:
+async def test_listed_code_is_absence() -> None:
     """A listed code or message of "not found" is final: the refund is sent again."""
-    found, sends = await refunded(Recorder([RESET, said], otherwise=answer(200, b'{"code": "OK"}')))
+    for said in [answer(404, b'{"code": "NONE"}'), answer(404, b'{"code": "X", "message": "there is no such refund"}')]:
+        found, sends = await refunded(Recorder([RESET, said], otherwise=answer(200, b'{"code": "OK"}')))
 
-    assert (None, 2) == (found.state, sends)
+        assert (None, 2) == (found.state, sends)
 
 
-@pytest.mark.parametrize(("message", "sends"), [("Not Found", 1), ("there is no such refund", 2)])
-async def test_code_that_repeats_the_status(message: str, sends: int) -> None:
+async def test_code_that_repeats_the_status() -> None:
     """A listed code that only repeats the status is no "not found", unless a listed message says it, too."""
-    profile = evolve(CODED, codes=ResultCodes(absent=("404", "there is no such refund")))
-    said = answer(404, b'{"code": "404", "message": "%s"}' % message.encode())
+    for message, sends in [("Not Found", 1), ("there is no such refund", 2)]:
+        profile = evolve(CODED, codes=ResultCodes(absent=("404", "there is no such refund")))
+        said = answer(404, b'{"code": "404", "message": "%s"}' % message.encode())
 
-    assert sends == (await refunded(Recorder([RESET, said], otherwise=answer(200, b'{"code": "OK"}')), profile))[1]
+        assert sends == (await refunded(Recorder([RESET, said], otherwise=answer(200, b'{"code": "OK"}')), profile))[1]
 
 
 @pages
@@ -122,40 +120,33 @@ async def test_rate_limit_of_a_hop(page: bytes) -> None:
     assert (OutcomeUnknownError, 1) == (type(found), sends)
 
 
-@pytest.mark.parametrize(
-    ("body", "http", "sends"),
-    [
+async def test_rate_limit_of_the_service() -> None:
+    """If the profile says that a 429 precedes execution, it does so with a listed code, or if 429 is in `uncoded`."""
+    for body, http, sends in [
         (b'{"code": "BUSY"}', CODED.http, 2),
         (b"", HttpCodes(uncoded=(429,), rate_limit_precedes_execution=True), 2),
         (b'{"code": "SLOW"}', CODED.http, 1),
         (b'{"code": "BUSY"}', HttpCodes(), 1),
-    ],
-    ids=["listed", "uncoded", "not listed", "not in the profile"],
-)
-async def test_rate_limit_of_the_service(body: bytes, http: HttpCodes, sends: int) -> None:
-    """If the profile says that a 429 precedes execution, it does so with a listed code, or if 429 is in `uncoded`."""
-    service = Recorder([answer(429, body)], otherwise=answer(200, b'{"code": "OK"}'))
-    found, sent = await refunded(service, evolve(CODED, http=http))
+    ]:
+        service = Recorder([answer(429, body)], otherwise=answer(200, b'{"code": "OK"}'))
+        found, sent = await refunded(service, evolve(CODED, http=http))
 
-    assert (200, sends) == (found.http_status, sent)
+        assert (200, sends) == (found.http_status, sent)
 
 
-@pytest.mark.parametrize(
-    ("said", "profile"),
-    [
+async def test_refusal_of_the_service() -> None:
+    """A code of the right type, a JSON object if there are no codes, and a status of `http.uncoded` refuse."""
+    for said, profile in [
         (answer(403, b'{"code": "WHATEVER"}'), CODED),
         (answer(403, b'{"code": "WHATEVER"}'), evolve(CODED, answer=AnswerShape(code="code", code_optional=True))),
         (answer(404, b'{"message": "the shop is closed"}'), BARE),
         (answer(400, b"<html>"), evolve(BARE, http=HttpCodes(uncoded=(400,)))),
         *((answer(status, b""), CODED) for status in (405, 413, 415)),
-    ],
-)
-async def test_refusal_of_the_service(said: Answer, profile: Profile) -> None:
-    """A code of the right type, a JSON object if there are no codes, and a status of `http.uncoded` refuse."""
-    found, sends = await refunded(Recorder(otherwise=said), profile)
+    ]:
+        found, sends = await refunded(Recorder(otherwise=said), profile)
 
-    assert isinstance(found, ServiceError)
-    assert (False, 1) == (found.absent, sends)
+        assert isinstance(found, ServiceError)
+        assert (False, 1) == (found.absent, sends)
 
 
 async def test_listed_message_is_no_page() -> None:
@@ -181,28 +172,26 @@ NO_SUCH: Final = answer(404, b'{"code": "NONE"}')
 OK: Final = answer(200, b'{"code": "OK"}')
 
 
-@pytest.mark.parametrize(
-    ("before", "sends"), [((), 1), ((RESET,), 1), ((RESET, NO_SUCH), 2)], ids=["first", "lost", "again"]
-)
-@pytest.mark.parametrize("status", [401, 403])
-async def test_used_nonce_by_a_listed_code(status: int, before: tuple[Answer, ...], sends: int) -> None:
+async def test_used_nonce_by_a_listed_code() -> None:
     """A hop may have sent the request twice: a listed code of a used nonce never says that nothing was done."""
-    said = answer(status, b'{"code": "USED"}')
-    found, sent = await refunded(Recorder([*before, said], otherwise=OK), USED)
-    error: type[Any] = {0: DuplicateError, 1: OutcomeUnknownError}.get(len(before), RefundResponse)
+    for status in [401, 403]:
+        for before, sends in [((), 1), ((RESET,), 1), ((RESET, NO_SUCH), 2)]:
+            said = answer(status, b'{"code": "USED"}')
+            found, sent = await refunded(Recorder([*before, said], otherwise=OK), USED)
+            error: type[Any] = {0: DuplicateError, 1: OutcomeUnknownError}.get(len(before), RefundResponse)
 
-    assert (error, sends) == (type(found), sent)
+            assert (error, sends) == (type(found), sent)
 
 
-@pytest.mark.parametrize("status", [401, 403])
-async def test_used_nonce_of_a_write_without_a_number(status: int) -> None:
+async def test_used_nonce_of_a_write_without_a_number() -> None:
     """If no query finds the write, a used nonce leaves it unknown."""
-    with Recorder(otherwise=answer(status, b'{"code": "USED"}')) as service:
-        async with Session(service.url, credentials=KEYS, profile=USED) as pay:
-            with pytest.raises(OutcomeUnknownError):
-                await pay.payments.create(amount=450, currency="CAD")
+    for status in [401, 403]:
+        with Recorder(otherwise=answer(status, b'{"code": "USED"}')) as service:
+            async with Session(service.url, credentials=KEYS, profile=USED) as pay:
+                with pytest.raises(OutcomeUnknownError):
+                    await pay.payments.create(amount=450, currency="CAD")
 
-    assert 1 == len(service.requests)
+        assert 1 == len(service.requests)
 
 
 @pages

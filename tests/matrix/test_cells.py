@@ -150,23 +150,23 @@ LARGE: Final = {"padding": "x" * 8_000_000}
 """More than the buffers of two sockets hold: its writing fails before it ends."""
 
 
-@pytest.mark.parametrize("number", ["1", "1k", "3", "4", "5", "6"])
-async def test_write_that_failed_midway(number: str) -> None:
+async def test_write_that_failed_midway() -> None:
     """A request that broke off in the middle has begun, so that a write without a key is never sent again."""
-    column = BY_NUMBER[number]
-    told: list[Event] = []
-    with Recorder(otherwise=OK, cuts=[1000], by_path=REFUNDED if column.query else {}) as service:
-        async with session(service, column.under(UNSURE), on_event=told.append) as pay:
-            result = await ended(column.call(pay, extra=LARGE))
-    starts = tuple(f"{method} {column.path}{end}".encode() for method, end in (("GET", "?"), ("POST", " ")))
-    begun = [each for each in service.connections if each.received.startswith(starts)]
-    unnamed = column.kind == "unnamed"
+    for number in ["1", "1k", "3", "4", "5", "6"]:
+        column = BY_NUMBER[number]
+        told: list[Event] = []
+        with Recorder(otherwise=OK, cuts=[1000], by_path=REFUNDED if column.query else {}) as service:
+            async with session(service, column.under(UNSURE), on_event=told.append) as pay:
+                result = await ended(column.call(pay, extra=LARGE))
+        starts = tuple(f"{method} {column.path}{end}".encode() for method, end in (("GET", "?"), ("POST", " ")))
+        begun = [each for each in service.connections if each.received.startswith(starts)]
+        unnamed = column.kind == "unnamed"
 
-    assert (2 if column.kind in {"read", "close", "keyed"} else 1) == len(begun)
-    assert (1 if unnamed else 2) == len(service.connections) == result.attempts
-    assert "NoAnswerError" == next(event.error for event in told if isinstance(event, Attempted))
-    assert (errors.OutcomeUnknownError is type(result)) == unnamed
-    assert bool(column.query) == getattr(result, "recovered", False)
+        assert (2 if column.kind in {"read", "close", "keyed"} else 1) == len(begun)
+        assert (1 if unnamed else 2) == len(service.connections) == result.attempts
+        assert "NoAnswerError" == next(event.error for event in told if isinstance(event, Attempted))
+        assert (errors.OutcomeUnknownError is type(result)) == unnamed
+        assert bool(column.query) == getattr(result, "recovered", False)
 
 
 LAST: Final = answer(200, OK_BODY, ("Connection", "close"))
@@ -249,27 +249,24 @@ async def test_absent_is_sent_again(column: Column, profile: Profile) -> None:
         assert (1, errors.OutcomeUnknownError) == (len(sends), type(result))
 
 
-@pytest.mark.parametrize(
-    ("state", "expected"),
-    [
+async def test_duplicate_after_a_lost_close_is_asked_about() -> None:
+    """After a lost close, "used before" leads to a query, and the state of the order decides."""
+    for state, expected in [
         ("CLOSED", Response),
         ("EXPIRED", Response),
         ("FAILED", Response),
         ("PAID", errors.ServiceError),
         ("PENDING", errors.OutcomeUnknownError),
         ("WHO_KNOWS", errors.OutcomeUnknownError),
-    ],
-)
-async def test_duplicate_after_a_lost_close_is_asked_about(state: str, expected: type[Any]) -> None:
-    """After a lost close, "used before" leads to a query, and the state of the order decides."""
-    order = answer(200, b'{"code":"SBX_OK","outTradeNo":"T1","status":"SBX_%s"}' % state.encode())
-    with Recorder([RESET, *statuses(409)], by_path={ORDER_QUERY: order}) as service:
-        async with session(service) as pay:
-            result = await ended(pay.orders.close("T1"))
+    ]:
+        order = answer(200, b'{"code":"SBX_OK","outTradeNo":"T1","status":"SBX_%s"}' % state.encode())
+        with Recorder([RESET, *statuses(409)], by_path={ORDER_QUERY: order}) as service:
+            async with session(service) as pay:
+                result = await ended(pay.orders.close("T1"))
 
-    assert expected is type(result) or (expected is Response and isinstance(result, Response))
-    assert {"/payment/closeorder": 2, ORDER_QUERY: 1} == received(service)
-    assert expected is not errors.ServiceError or "the order's state is paid" in str(result)
+        assert expected is type(result) or (expected is Response and isinstance(result, Response))
+        assert {"/payment/closeorder": 2, ORDER_QUERY: 1} == received(service)
+        assert expected is not errors.ServiceError or "the order's state is paid" in str(result)
 
 
 class InTurn(UserDict[str, list[Answer]]):
@@ -308,19 +305,19 @@ async def test_dead_service() -> None:
     assert many < len(service.requests) <= 1.1 * many
 
 
-@pytest.mark.parametrize("number", ["1", "3", "4"])
-async def test_slow_drip(number: str) -> None:
+async def test_slow_drip() -> None:
     """A response that comes byte by byte without end is cut off at the deadline, and not before it."""
-    column, time = BY_NUMBER[number], Time()
-    drip = Answer(answer(200, OK_BODY.ljust(100_000)).raw, drip=0.01)
-    with Recorder(otherwise=drip) as service:
-        async with session(service, timeouts=Timeouts(total=60, read=120)) as pay:
-            called = asyncio.ensure_future(ended(column.call(pay)))
-            await asyncio.to_thread(service.wait_for_request)
-            await time.pass_by(30)
-            early = called.done()
-            await time.pass_by(30)
-            result = await asyncio.wait_for(called, 10)
+    for number in ["1", "3", "4"]:
+        column, time = BY_NUMBER[number], Time()
+        drip = Answer(answer(200, OK_BODY.ljust(100_000)).raw, drip=0.01)
+        with Recorder(otherwise=drip) as service:
+            async with session(service, timeouts=Timeouts(total=60, read=120)) as pay:
+                called = asyncio.ensure_future(ended(column.call(pay)))
+                await asyncio.to_thread(service.wait_for_request)
+                await time.pass_by(30)
+                early = called.done()
+                await time.pass_by(30)
+                result = await asyncio.wait_for(called, 10)
 
-    assert not early
-    assert (errors.NoAnswerError if column.kind == "read" else errors.OutcomeUnknownError) in type(result).__mro__
+        assert not early
+        assert (errors.NoAnswerError if column.kind == "read" else errors.OutcomeUnknownError) in type(result).__mro__

@@ -4,8 +4,6 @@ import re
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from tests.matrix.table import ROWS
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "failure-matrix.md"
@@ -40,15 +38,15 @@ def word_of(name: str, number: str) -> str:
     return WORDS[ROWS[name].word(number)]
 
 
-@pytest.mark.parametrize(("begins", "name"), SHOWN.items())
-def test_docs_show_the_matrix(begins: str, name: str) -> None:
+def test_docs_show_the_matrix() -> None:
     """Each row of the page says what a call does after this end of an attempt."""
-    (row,) = re.findall(rf"^\| {re.escape(begins)}.*\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    cells = [cell.strip() for cell in row.strip("|").split("|")][1:]
+    for begins, name in SHOWN.items():
+        (row,) = re.findall(rf"^\| {re.escape(begins)}.*\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+        cells = [cell.strip() for cell in row.strip("|").split("|")][1:]
 
-    expected = [word_of(name, number) for number in NUMBERS]
+        expected = [word_of(name, number) for number in NUMBERS]
 
-    assert expected == [cell.replace("ask later", "ask") for cell in cells]
+        assert expected == [cell.replace("ask later", "ask") for cell in cells]
 
 
 def test_docs_say_which_error() -> None:

@@ -78,25 +78,22 @@ def test_level_says_who_must_look(level: int, caplog: pytest.LogCaptureFixture) 
     assert str(EVENTS[level]) == record.getMessage()
 
 
-@pytest.mark.parametrize("event", EVENTS.values(), ids=lambda event: type(event).__name__)
-def test_events_are_frozen_values(event: Event) -> None:
+def test_events_are_frozen_values() -> None:
     """Events are frozen, comparable, and pickle."""
-    with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        event.operation = "orders.close"  # type: ignore[misc] # the mistake that is refused
+    for event in EVENTS.values():
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            event.operation = "orders.close"  # type: ignore[misc] # the mistake that is refused
 
-    assert event == pickle.loads(pickle.dumps(event))  # noqa: S301 - made in the same line
+        assert event == pickle.loads(pickle.dumps(event))  # noqa: S301 - made in the same line
 
 
-@pytest.mark.parametrize(
-    ("event", "line"),
-    [
+def test_event_reads_as_a_line_of_a_log() -> None:
+    """The text of an event is one readable line."""
+    for event, line in [
         (CUT, "orders.place T1: attempt 1: no response (ConnectionResetError) after 0.250 s"),
         (attrs.evolve(CUT, status=503), "orders.place T1: attempt 1: HTTP 503 after 0.250 s"),
         (AGAIN, "orders.query T1: attempt 2 starts in 0.50 s: no answer"),
         (DOUBT, "orders.place: outcome unknown: no answer"),
         (attrs.evolve(DOUBT, reason="cut\n in two"), "orders.place: outcome unknown: cut in two"),
-    ],
-)
-def test_event_reads_as_a_line_of_a_log(event: Event, line: str) -> None:
-    """The text of an event is one readable line."""
-    assert line == str(event)
+    ]:
+        assert line == str(event)

@@ -146,42 +146,39 @@ def test_attempt_after_one_in_doubt(name: str, end: Reply | errors.PayasyncError
     assert {number: (second(name, number), errors.OutcomeUnknownError) for number in calls} == found
 
 
-@pytest.mark.parametrize("number", ["2n", "3", "4", "5"])
-def test_key_of_a_call_that_can_be_asked_about(number: str) -> None:
+def test_key_of_a_call_that_can_be_asked_about() -> None:
     """A key changes nothing for a read, a close, and a write with a number."""
-    plain, keyed = (call_of(number, evolve(CODED, idempotency=each)) for each in (Idempotency(), KEYED))
+    for number in ["2n", "3", "4", "5"]:
+        plain, keyed = (call_of(number, evolve(CODED, idempotency=each)) for each in (Idempotency(), KEYED))
 
-    for outcome, doubt in product(Outcome, (False, True)):
-        assert decide(plain, outcome, doubt=doubt) is decide(keyed, outcome, doubt=doubt)
+        for outcome, doubt in product(Outcome, (False, True)):
+            assert decide(plain, outcome, doubt=doubt) is decide(keyed, outcome, doubt=doubt)
 
 
-@pytest.mark.parametrize("number", KINDS)
-@pytest.mark.parametrize("doubt", [False, True])
-def test_success_is_the_end(number: str, *, doubt: bool) -> None:
+def test_success_is_the_end() -> None:
     """A recognised success ends the call, whatever happened before."""
-    call = call_of(number)
-    found = classify(call, reply({"code": "OK"}))
+    for doubt in [False, True]:
+        for number in KINDS:
+            call = call_of(number)
+            found = classify(call, reply({"code": "OK"}))
 
-    assert Action.DONE is decide(call, found, doubt=doubt)
-    assert not leaves_doubt(call, found, reply({"code": "OK"}))
+            assert Action.DONE is decide(call, found, doubt=doubt)
+            assert not leaves_doubt(call, found, reply({"code": "OK"}))
 
 
-@pytest.mark.parametrize(
-    ("end", "expected"),
-    [
-        *(
-            (end, Action.REPEAT)
-            for end in (errors.NoAnswerError("cut"), HTML, reply({}, 302), own(418), reply({}, 503))
-        ),
-        *((end, Action.END) for end in (own(400), reply({"code": "NONE"}), own(409))),
-    ],
-)
-@pytest.mark.parametrize("number", ["2n", "5"])
-def test_after_a_final_absent(number: str, end: Reply | errors.PayasyncError, expected: Action) -> None:
+def test_after_a_final_absent() -> None:
     """After a final "not found" the write is sent again, unless its last attempt was refused."""
-    call = call_of(number)
+    for number in ["2n", "5"]:
+        for end, expected in [
+            *(
+                (end, Action.REPEAT)
+                for end in (errors.NoAnswerError("cut"), HTML, reply({}, 302), own(418), reply({}, 503))
+            ),
+            *((end, Action.END) for end in (own(400), reply({"code": "NONE"}), own(409))),
+        ]:
+            call = call_of(number)
 
-    assert expected is decide_after_absence(call, classify(call, end))
+            assert expected is decide_after_absence(call, classify(call, end))
 
 
 @pytest.mark.parametrize("number", READS)
@@ -285,11 +282,11 @@ REFUSALS: Final[list[tuple[Reply, Outcome, Outcome]]] = [
 """4xx: a listed code or message, then `http.absent` on queries, then `http.not_executed`, then `http.duplicate`."""
 
 
-@pytest.mark.parametrize(("status", "expected"), BY_STATUS)
-@pytest.mark.parametrize("document", [{}, {"code": "OK"}, {"code": "PARAM"}, {"code": "NONE"}, None])
-def test_outcome_by_status_alone(status: int, expected: Outcome, document: object) -> None:
+def test_outcome_by_status_alone() -> None:
     """The status alone decides 3xx, 429 and 5xx, whatever the body says."""
-    assert expected is classify(call_for("refunds.create", ENVELOPED), reply(document, status))
+    for document in [{}, {"code": "OK"}, {"code": "PARAM"}, {"code": "NONE"}, None]:
+        for status, expected in BY_STATUS:
+            assert expected is classify(call_for("refunds.create", ENVELOPED), reply(document, status))
 
 
 ONLY_IN_FAILURES: Final = evolve(
@@ -299,9 +296,9 @@ ONLY_IN_FAILURES: Final = evolve(
 """It has codes in failures only, at one of two places."""
 
 
-@pytest.mark.parametrize(
-    ("document", "expected"),
-    [
+def test_outcome_where_only_failures_have_codes() -> None:
+    """If codes are optional, a 2xx without a code is success; the first code that is there decides."""
+    for document, expected in [
         ({}, Outcome.SUCCESS),
         ({"code": "PARAM", "data": {"a": 1}}, Outcome.SUCCESS),
         ({"error": None, "errors": []}, Outcome.SUCCESS),
@@ -315,25 +312,22 @@ ONLY_IN_FAILURES: Final = evolve(
         ({"error": {"code": ["PARAM"]}}, Outcome.UNLISTED),
         ({"msg": "already paid"}, Outcome.DUPLICATE),
         ([], Outcome.UNRECOGNISED),
-    ],
-)
-def test_outcome_where_only_failures_have_codes(document: object, expected: Outcome) -> None:
-    """If codes are optional, a 2xx without a code is success; the first code that is there decides."""
-    assert expected is classify(call_for("refunds.create", ONLY_IN_FAILURES), reply(document))
+    ]:
+        assert expected is classify(call_for("refunds.create", ONLY_IN_FAILURES), reply(document))
 
 
 ENDING: Final = ("orders.close", "subscriptions.update", "subscriptions.cancel")
 
 
-@pytest.mark.parametrize("operation", [each.name for each in OPERATIONS])
-@pytest.mark.parametrize("profile", [PROFILE, ONLY_IN_FAILURES, CODED], ids=["no code", "optional", "required"])
-def test_success_without_a_body(operation: str, profile: Profile) -> None:
+def test_success_without_a_body() -> None:
     """A 204 is success if it ends or changes something, and a success needs no code. It names nothing."""
-    named = evolve(profile, answer=evolve(profile.answer, out_trade_no="no", subscription_id="id"))
-    answer, success = call_for(operation, named), operation in ENDING and profile is not CODED
+    for profile in [PROFILE, ONLY_IN_FAILURES, CODED]:
+        for operation in [each.name for each in OPERATIONS]:
+            named = evolve(profile, answer=evolve(profile.answer, out_trade_no="no", subscription_id="id"))
+            answer, success = call_for(operation, named), operation in ENDING and profile is not CODED
 
-    assert (Outcome.SUCCESS if success else Outcome.UNRECOGNISED) is classify(answer, reply(None, 204))
-    assert Outcome.UNRECOGNISED is classify(answer, reply(None, 200))  # it may have been cut off
+            assert (Outcome.SUCCESS if success else Outcome.UNRECOGNISED) is classify(answer, reply(None, 204))
+            assert Outcome.UNRECOGNISED is classify(answer, reply(None, 200))  # it may have been cut off
 
 
 OF_REFUNDS: Final = evolve(
@@ -344,20 +338,17 @@ OF_REFUNDS: Final = evolve(
 )
 
 
-@pytest.mark.parametrize(
-    ("answer", "refund", "other"),
-    [
+def test_codes_of_one_operation() -> None:
+    """The codes of an operation go before the general ones, which count for all that it does not list."""
+    for answer, refund, other in [
         (code("PARAM"), Outcome.ABSENT, Outcome.NOT_EXECUTED),
         (code("PARAM", 400), Outcome.ABSENT, Outcome.NOT_EXECUTED),
         (code("LOW"), Outcome.SERVER_ERROR, Outcome.UNLISTED),
         (code("USED"), Outcome.DUPLICATE, Outcome.DUPLICATE),
         (code("USED", msg="no money"), Outcome.SERVER_ERROR, Outcome.DUPLICATE),
-    ],
-)
-def test_codes_of_one_operation(answer: Reply, refund: Outcome, other: Outcome) -> None:
-    """The codes of an operation go before the general ones, which count for all that it does not list."""
-    assert refund is classify(call_for("refunds.create", OF_REFUNDS), answer)
-    assert other is classify(call_for("orders.place", OF_REFUNDS), answer)
+    ]:
+        assert refund is classify(call_for("refunds.create", OF_REFUNDS), answer)
+        assert other is classify(call_for("orders.place", OF_REFUNDS), answer)
 
 
 def test_absent_in_the_words_of_a_query() -> None:
@@ -370,40 +361,37 @@ def test_absent_in_the_words_of_a_query() -> None:
     assert not confirms_absence(call_for("orders.query", profile), answer)
 
 
-@pytest.mark.parametrize(
-    ("document", "expected"),
-    [
+def test_success_without_a_code_that_is_relabelled() -> None:
+    """If codes are optional, a signed response without one may be a success with another status: no refusal."""
+    for document, expected in [
         ({"outRefundNo": "R1", "state": "X"}, Outcome.UNVERIFIED),
         ({"outRefundNo": "R1", "state": "X", "error": {"code": None}}, Outcome.UNVERIFIED),
         ({"error": {"code": "NONE"}}, Outcome.ABSENT),
-    ],
-)
-def test_success_without_a_code_that_is_relabelled(document: object, expected: Outcome) -> None:
-    """If codes are optional, a signed response without one may be a success with another status: no refusal."""
-    shape = AnswerShape(code="error.code", code_optional=True, refund_status="state", signature="sign")
-    profile = evolve(ENVELOPED, answer=shape, signature=SortedPairs(nested="json"))
-    outcome = classify(call_for("refunds.create", profile), evolve(reply(document, 404), verified=True))
+    ]:
+        shape = AnswerShape(code="error.code", code_optional=True, refund_status="state", signature="sign")
+        profile = evolve(ENVELOPED, answer=shape, signature=SortedPairs(nested="json"))
+        outcome = classify(call_for("refunds.create", profile), evolve(reply(document, 404), verified=True))
 
-    assert outcome is (Outcome.UNRECOGNISED if expected is Outcome.UNVERIFIED else expected)
+        assert outcome is (Outcome.UNRECOGNISED if expected is Outcome.UNVERIFIED else expected)
 
 
-@pytest.mark.parametrize(("answer", "expected"), BY_CODE)
-@pytest.mark.parametrize("name", ["refunds.create", "orders.query"])
-def test_outcome_by_code(name: str, answer: Reply, expected: Outcome) -> None:
+def test_outcome_by_code() -> None:
     """If the profile names a code, it decides a 200; codes compare by type and value."""
-    assert expected is classify(call_for(name, ENVELOPED), answer)
+    for name in ["refunds.create", "orders.query"]:
+        for answer, expected in BY_CODE:
+            assert expected is classify(call_for(name, ENVELOPED), answer)
 
 
-@pytest.mark.parametrize(("answer", "read", "write"), REFUSALS)
-def test_outcome_of_a_refusal(answer: Reply, read: Outcome, write: Outcome) -> None:
+def test_outcome_of_a_refusal() -> None:
     """A listed code counts more than the status; "not found" by status is for queries only."""
-    assert read is classify(call_for("orders.query", ENVELOPED), answer)
-    assert write is classify(call_for("refunds.create", ENVELOPED), answer)
+    for answer, read, write in REFUSALS:
+        assert read is classify(call_for("orders.query", ENVELOPED), answer)
+        assert write is classify(call_for("refunds.create", ENVELOPED), answer)
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
+def test_outcome_without_a_profile() -> None:
+    """Without a path to a code, a JSON object with 2xx is success, and the usual 4xx were not executed."""
+    for answer, expected in [
         (reply({}), Outcome.SUCCESS),
         (reply({"code": "PARAM"}, 201), Outcome.SUCCESS),
         (reply([]), Outcome.UNRECOGNISED),
@@ -412,33 +400,27 @@ def test_outcome_of_a_refusal(answer: Reply, read: Outcome, write: Outcome) -> N
         *((reply({}, status), Outcome.NOT_EXECUTED) for status in (400, 401, 403, 404, 405, 413, 415, 422)),
         *((reply({}, status), Outcome.UNLISTED) for status in (402, 406, 408, 410, 411, 418, 425, 451)),
         (reply({}, 409), Outcome.DUPLICATE),
-    ],
-)
-def test_outcome_without_a_profile(answer: Reply, expected: Outcome) -> None:
-    """Without a path to a code, a JSON object with 2xx is success, and the usual 4xx were not executed."""
-    assert expected is classify(call_for("payments.create", Profile()), answer)
+    ]:
+        assert expected is classify(call_for("payments.create", Profile()), answer)
 
 
 BY_MESSAGE: Final = evolve(ENVELOPED, answer=AnswerShape(message="msg"))
 """It says what messages mean, and shows no place of a result code."""
 
 
-@pytest.mark.parametrize(
-    ("expected", "messages"),
-    [
-        (Outcome.NOT_EXECUTED, ("PARAM", 7)),
-        (Outcome.SERVER_ERROR, ("BUSY",)),
-        (Outcome.DUPLICATE, ("USED", "already paid")),
-        (Outcome.ABSENT, ("NONE",)),
-        (Outcome.SUCCESS, ("all is well", "OK", "", "param", "7", None, ["PARAM"])),
-    ],
-)
-@pytest.mark.parametrize("name", ["refunds.create", "payments.create", "orders.query"])
-def test_outcome_by_message_alone(name: str, messages: tuple[object, ...], expected: Outcome) -> None:
+def test_outcome_by_message_alone() -> None:
     """Without a path to a code, a listed message decides a 2xx, and any other message means success."""
-    call = call_for(name, BY_MESSAGE)
-    for message, status in product(messages, (200, 201)):
-        assert expected is classify(call, reply({"msg": message, "code": "PARAM"}, status))
+    for name in ["refunds.create", "payments.create", "orders.query"]:
+        for expected, messages in [
+            (Outcome.NOT_EXECUTED, ("PARAM", 7)),
+            (Outcome.SERVER_ERROR, ("BUSY",)),
+            (Outcome.DUPLICATE, ("USED", "already paid")),
+            (Outcome.ABSENT, ("NONE",)),
+            (Outcome.SUCCESS, ("all is well", "OK", "", "param", "7", None, ["PARAM"])),
+        ]:
+            call = call_for(name, BY_MESSAGE)
+            for message, status in product(messages, (200, 201)):
+                assert expected is classify(call, reply({"msg": message, "code": "PARAM"}, status))
 
 
 def test_message_is_asked_only_where_the_profile_says_so() -> None:
@@ -447,31 +429,28 @@ def test_message_is_asked_only_where_the_profile_says_so() -> None:
     assert Outcome.DUPLICATE is classify(call_for("refunds.create", BY_MESSAGE), reply({"msg": "USED"}, 400))
 
 
-@pytest.mark.parametrize(
-    ("outcome", "expected"),
-    [
-        (errors.NotSentError("refused"), Outcome.NOT_SENT),
-        (errors.NotSentTimeoutError("no connection in time"), Outcome.NOT_SENT),
-        (errors.NotSentError("bad certificate", permanent=True), Outcome.NOT_SENDABLE),
-        (errors.NoAnswerError("reset"), Outcome.NO_RESPONSE),
-        (errors.NoAnswerTimeoutError("no answer in time"), Outcome.NO_RESPONSE),
-        (errors.ConfigurationError("no key"), Outcome.NOT_SENDABLE),
-        (errors.InvalidArgumentError("cannot be signed"), Outcome.NOT_SENDABLE),
-        (errors.SessionClosedError("closed"), Outcome.NOT_SENDABLE),
-    ],
-)
-@pytest.mark.parametrize("name", ["orders.query", "refunds.create"])
-def test_outcome_without_a_reply(name: str, outcome: errors.PayasyncError, expected: Outcome) -> None:
+def test_outcome_without_a_reply() -> None:
     """An attempt without a reply was not sent, cannot be sent, or had no response."""
-    assert expected is classify(call_for(name), outcome)
+    for name in ["orders.query", "refunds.create"]:
+        for outcome, expected in [
+            (errors.NotSentError("refused"), Outcome.NOT_SENT),
+            (errors.NotSentTimeoutError("no connection in time"), Outcome.NOT_SENT),
+            (errors.NotSentError("bad certificate", permanent=True), Outcome.NOT_SENDABLE),
+            (errors.NoAnswerError("reset"), Outcome.NO_RESPONSE),
+            (errors.NoAnswerTimeoutError("no answer in time"), Outcome.NO_RESPONSE),
+            (errors.ConfigurationError("no key"), Outcome.NOT_SENDABLE),
+            (errors.InvalidArgumentError("cannot be signed"), Outcome.NOT_SENDABLE),
+            (errors.SessionClosedError("closed"), Outcome.NOT_SENDABLE),
+        ]:
+            assert expected is classify(call_for(name), outcome)
 
 
 SIGNED_ENVELOPE: Final = evolve(ENVELOPED, answer=evolve(ENVELOPED.answer, signature="data.sign"))
 
 
-@pytest.mark.parametrize(
-    ("answer", "verified", "expected"),
-    [
+def test_outcome_where_answers_are_signed() -> None:
+    """A success must verify; a refusal must verify if it is signed. 3xx, 429 and 5xx need no signature."""
+    for answer, verified, expected in [
         (code("OK"), True, Outcome.SUCCESS),
         (code("OK"), None, Outcome.UNVERIFIED),
         (code("OK"), False, Outcome.UNVERIFIED),
@@ -482,36 +461,30 @@ SIGNED_ENVELOPE: Final = evolve(ENVELOPED, answer=evolve(ENVELOPED.answer, signa
         (own(400), False, Outcome.UNVERIFIED),
         *((reply({}, status), False, outcome) for status, outcome in BY_STATUS),
         (HTML, None, Outcome.UNRECOGNISED),
-    ],
-)
-def test_outcome_where_answers_are_signed(answer: Reply, expected: Outcome, *, verified: bool | None) -> None:
-    """A success must verify; a refusal must verify if it is signed. 3xx, 429 and 5xx need no signature."""
-    assert expected is classify(call_for("refunds.create", SIGNED_ENVELOPE), evolve(answer, verified=verified))
+    ]:
+        assert expected is classify(call_for("refunds.create", SIGNED_ENVELOPE), evolve(answer, verified=verified))
 
 
 SIGNED_REFUSALS: Final = evolve(SIGNED_ENVELOPE, answer=evolve(SIGNED_ENVELOPE.answer, refusals_signed=True))
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
+def test_refusal_where_refusals_are_signed() -> None:
+    """If the profile says that refusals are signed, an unsigned refusal leaves a write in doubt."""
+    for answer, expected in [
         (code("PARAM"), Outcome.NOT_EXECUTED),
         (code("NONE"), Outcome.ABSENT),
         (code("USED"), Outcome.DUPLICATE),
         (code("WHAT"), Outcome.UNLISTED),
         (own(400), Outcome.NOT_EXECUTED),
         (evolve(HTML, status=401), Outcome.NOT_EXECUTED),
-    ],
-)
-def test_refusal_where_refusals_are_signed(answer: Reply, expected: Outcome) -> None:
-    """If the profile says that refusals are signed, an unsigned refusal leaves a write in doubt."""
-    call = call_for("refunds.create", SIGNED_REFUSALS)
-    error = final_error_of(call, evolve(answer, verified=None))
+    ]:
+        call = call_for("refunds.create", SIGNED_REFUSALS)
+        error = final_error_of(call, evolve(answer, verified=None))
 
-    assert (errors.OutcomeUnknownError, True) == (type(error), leaves_doubt(call, Outcome.UNVERIFIED, answer))
-    assert Outcome.UNVERIFIED is classify(call, evolve(answer, verified=None))
-    assert expected is classify(call, evolve(answer, verified=True))
-    assert Outcome.RATE_LIMITED is classify(call, evolve(answer, status=429, verified=None))
+        assert (errors.OutcomeUnknownError, True) == (type(error), leaves_doubt(call, Outcome.UNVERIFIED, answer))
+        assert Outcome.UNVERIFIED is classify(call, evolve(answer, verified=None))
+        assert expected is classify(call, evolve(answer, verified=True))
+        assert Outcome.RATE_LIMITED is classify(call, evolve(answer, status=429, verified=None))
 
 
 def final_error_of(call: Call, outcome: Reply | errors.PayasyncError, *, earlier: bool = False) -> errors.PayasyncError:
@@ -520,43 +493,35 @@ def final_error_of(call: Call, outcome: Reply | errors.PayasyncError, *, earlier
     return final_error(call, found, outcome, doubt=earlier or leaves_doubt(call, found, outcome))
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
+def test_a_code_says_more_than_401() -> None:
+    """A listed code decides the class of the error before the status 401 or 403 does."""
+    for answer, expected in [
         (code("NONE", 401), errors.ServiceError),
         (code("USED", 403), errors.DuplicateError),
         (code("PARAM", 401), errors.AuthenticationError),
-    ],
-)
-def test_a_code_says_more_than_401(answer: Reply, expected: type[errors.PayasyncError]) -> None:
-    """A listed code decides the class of the error before the status 401 or 403 does."""
-    assert expected is type(final_error_of(call_for("refunds.create", ENVELOPED), answer))
+    ]:
+        assert expected is type(final_error_of(call_for("refunds.create", ENVELOPED), answer))
 
 
-@pytest.mark.parametrize(
-    ("error", "earlier"), [(errors.ConfigurationError("no key"), False), (errors.OutcomeUnknownError("?"), True)]
-)
-def test_an_error_of_ours_is_raised_unchanged(error: errors.PayasyncError, *, earlier: bool) -> None:
+def test_an_error_of_ours_is_raised_unchanged() -> None:
     """An error of payasync that already describes the call is not wrapped in another one."""
-    assert error is final_error_of(call_for("payments.create"), error, earlier=earlier)
+    for error, earlier in [(errors.ConfigurationError("no key"), False), (errors.OutcomeUnknownError("?"), True)]:
+        assert error is final_error_of(call_for("payments.create"), error, earlier=earlier)
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
+def test_unknown_outcome_says_why() -> None:
+    """The error says whether the last response or an earlier attempt is the reason for the doubt."""
+    for status, words in [
         (
             429,
             "too many requests, which may have been executed (see http.rate_limit_precedes_execution in the profile)",
         ),
         (302, "a redirect, which is never followed"),
         (400, "refused before it was done, after an attempt whose outcome is unknown"),
-    ],
-)
-def test_unknown_outcome_says_why(status: int, words: str) -> None:
-    """The error says whether the last response or an earlier attempt is the reason for the doubt."""
-    error = final_error_of(call_for("payments.create"), reply({}, status), earlier=status == 400)
+    ]:
+        error = final_error_of(call_for("payments.create"), reply({}, status), earlier=status == 400)
 
-    assert f"HTTP {status}, {words}" in str(error)
+        assert f"HTTP {status}, {words}" in str(error)
 
 
 def test_unknown_outcome_if_the_last_attempt_was_not_sent() -> None:
@@ -583,52 +548,47 @@ def test_refusal_tells_what_the_service_said() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("answer", "code_", "message", "shown"),
-    [
+def test_refusal_shows_what_is_there() -> None:
+    """A code or message that is missing, or of another type, is `None` and not shown."""
+    for answer, code_, message, shown in [
         (code(7), 7, None, "(code 7)"),
         (code(7, msg=5), 7, "5", "(code 7: 5)"),
         (code("PARAM", msg=None), "PARAM", None, "(code 'PARAM')"),
         (code("PARAM", msg=["x"]), "PARAM", None, "(code 'PARAM')"),
         (reply({"msg": "PARAM"}, 400), None, "PARAM", "(PARAM)"),
         (reply(None, 401), None, None, "done"),
-    ],
-)
-def test_refusal_shows_what_is_there(answer: Reply, code_: object, message: str | None, shown: str) -> None:
-    """A code or message that is missing, or of another type, is `None` and not shown."""
-    error: Any = final_error_of(call_for("refunds.create", ENVELOPED), answer)
+    ]:
+        error: Any = final_error_of(call_for("refunds.create", ENVELOPED), answer)
 
-    assert (code_, message) == (error.code, error.message)
-    assert str(error).endswith(shown)
+        assert (code_, message) == (error.code, error.message)
+        assert str(error).endswith(shown)
 
 
 LONG: Final = "no such currency\n" * 50_000
 
 
-@pytest.mark.parametrize(
-    ("message", "shown"),
-    [
-        ("x" * 200, "x" * 200),
-        ("x" * 201, "x" * 199 + "…"),
-        (LONG, ("no such currency " * 12)[:199] + "…"),
-        ("one\r\nINFO two", "one INFO two"),
-        (" a \t\x0b\x00\x1b[31m\x7f\x85\x9f\u2028\u2029 b ", "a ??[31m? ? b"),
-        ("a\u00a0b", "a b"),
-        ("Größe 😀 日本", "Größe 😀 日本"),
-        ("\n" * 900_000 + "late", "late"),
-    ],
-    ids=["limit", "beyond", "long", "log line", "control", "space", "unicode", "blank"],
-)
-@pytest.mark.parametrize("earlier", [False, True], ids=["refused", "in doubt"])
-def test_error_shows_a_line_of_the_message(message: str, shown: str, *, earlier: bool) -> None:
+def test_error_shows_a_line_of_the_message() -> None:
     """The error quotes one line of the message, shortened; its response keeps all of it."""
-    error: Any = final_error_of(call_for("refunds.create", ENVELOPED), code("PARAM", 400, msg=message), earlier=earlier)
+    for earlier in [False, True]:
+        for message, shown in [
+            ("x" * 200, "x" * 200),
+            ("x" * 201, "x" * 199 + "…"),
+            (LONG, ("no such currency " * 12)[:199] + "…"),
+            ("one\r\nINFO two", "one INFO two"),
+            (" a \t\x0b\x00\x1b[31m\x7f\x85\x9f\u2028\u2029 b ", "a ??[31m? ? b"),
+            ("a\u00a0b", "a b"),
+            ("Größe 😀 日本", "Größe 😀 日本"),
+            ("\n" * 900_000 + "late", "late"),
+        ]:
+            error: Any = final_error_of(
+                call_for("refunds.create", ENVELOPED), code("PARAM", 400, msg=message), earlier=earlier
+            )
 
-    assert f"(code 'PARAM': {shown})" in str(error)
-    assert 500 > len(str(error))
-    assert str(error).isprintable()
-    assert {"code": "PARAM", "msg": message} == error.response.document
-    assert earlier or shown == error.message
+            assert f"(code 'PARAM': {shown})" in str(error)
+            assert 500 > len(str(error))
+            assert str(error).isprintable()
+            assert {"code": "PARAM", "msg": message} == error.response.document
+            assert earlier or shown == error.message
 
 
 def test_unknown_outcome_has_the_answer() -> None:
@@ -642,9 +602,12 @@ def test_unknown_outcome_has_the_answer() -> None:
 NOW: Final = datetime(2027, 1, 31, 12, 0, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
+def test_retry_after() -> None:
+    """`Retry-After` may be seconds or a date. A date without a zone is UTC, a past date is 0 s, nonsense is `None`.
+
+    More than a day counts as a day.
+    """
+    for value, expected in [
         ("0", 0.0),
         ("120", 120.0),
         (" 5 ", 5.0),
@@ -660,14 +623,8 @@ NOW: Final = datetime(2027, 1, 31, 12, 0, 0, tzinfo=UTC)
         *((value, None) for value in (None, "", "soon", "-5", "1.5", "1e3", "5 s", "٣", "Sun")),
         *((f"Sun, {day} Jan {year} 12:00:30 GMT", None) for day, year in ((99, 2027), (31, 99999), (31, 10**19))),
         ("Sun, 31 Jan 2027 12:00:30 +9999999", None),
-    ],
-)
-def test_retry_after(value: str | None, expected: float | None) -> None:
-    """`Retry-After` may be seconds or a date. A date without a zone is UTC, a past date is 0 s, nonsense is `None`.
-
-    More than a day counts as a day.
-    """
-    assert expected == parse_retry_after(value, lambda: NOW)
+    ]:
+        assert expected == parse_retry_after(value, lambda: NOW)
 
 
 @given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d{1,3} [A-Z][a-z]{2} \d{1,6} \d{1,2}:\d{1,2}:\d{1,2} [+-]?\w{0,8}"))

@@ -74,34 +74,34 @@ def taking(hours: Hours, seconds: float, end: Way) -> Send:
     return send
 
 
-@pytest.mark.parametrize(
-    ("policy", "share", "bounds"),
-    [
+async def test_waits_grow_up_to_a_bound() -> None:
+    """A wait is random between 0 and a bound, which doubles with each attempt, up to the policy's greatest."""
+    for policy, share, bounds in [
         (RetryPolicy(attempts=8), 1.0, [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0]),
         (RetryPolicy(attempts=4, base_delay=3, max_delay=7), 1.0, [3.0, 6.0, 7.0]),
         (RetryPolicy(), 0.25, [0.5, 1.0]),
-    ],
-    ids=["default", "chosen", "random"],
-)
-async def test_waits_grow_up_to_a_bound(policy: RetryPolicy, share: float, bounds: list[float]) -> None:
-    """A wait is random between 0 and a bound, which doubles with each attempt, up to the policy's greatest."""
-    hours = Hours(now=START, share=share)
-    with pytest.raises(errors.NotSentError):
-        await layer(policy, hours=hours)(refund(100.0), way(unsent()).send)
+    ]:
+        hours = Hours(now=START, share=share)
+        with pytest.raises(errors.NotSentError):
+            await layer(policy, hours=hours)(refund(100.0), way(unsent()).send)
 
-    assert bounds == hours.bounds
-    assert [share * bound for bound in bounds] == hours.waits
+        assert bounds == hours.bounds
+        assert [share * bound for bound in bounds] == hours.waits
 
 
-@pytest.mark.parametrize("attempts", [1, 2, 5])
-async def test_attempts_are_limited(attempts: int) -> None:
+async def test_attempts_are_limited() -> None:
     """The policy bounds the attempts, the first included; the error says how many there were."""
-    end = way(unsent())
-    with pytest.raises(errors.NotSentError) as caught:
-        await layer(RetryPolicy(attempts=attempts))(refund(), end.send)
+    for attempts in [1, 2, 5]:
+        end = way(unsent())
+        with pytest.raises(errors.NotSentError) as caught:
+            await layer(RetryPolicy(attempts=attempts))(refund(), end.send)
 
-    assert list(range(1, attempts + 1)) == [call.attempt for call in end.calls]
-    assert ("refunds.create", "R1", attempts) == (caught.value.operation, caught.value.reference, caught.value.attempts)
+        assert list(range(1, attempts + 1)) == [call.attempt for call in end.calls]
+        assert ("refunds.create", "R1", attempts) == (
+            caught.value.operation,
+            caught.value.reference,
+            caught.value.attempts,
+        )
 
 
 UNNAMED: Final = [operation for operation in OPERATIONS if operation.kind is Kind.UNKEYED]
@@ -115,9 +115,9 @@ async def test_one_deadline_for_all_attempts() -> None:
     assert [START + 30.0] * 3 == [sent.deadline for sent in end.calls]
 
 
-@pytest.mark.parametrize(
-    ("total", "taken", "attempts"),
-    [
+async def test_no_retry_starts_too_late() -> None:
+    """A retry starts only if 2 s, or a tenth of a smaller total, are left after its wait. Only a started one costs."""
+    for total, taken, attempts in [
         (45.0, 42.5, 2),
         (45.0, 42.6, 1),
         (45.0, 60.0, 1),
@@ -125,16 +125,13 @@ async def test_one_deadline_for_all_attempts() -> None:
         (10.0, 8.6, 1),
         (1.0, 0.4, 2),
         (1.0, 0.5, 1),
-    ],
-)
-async def test_no_retry_starts_too_late(total: float, taken: float, attempts: int) -> None:
-    """A retry starts only if 2 s, or a tenth of a smaller total, are left after its wait. Only a started one costs."""
-    hours, end, quota = Hours(now=START), way(unsent()), Quota(500)
-    with pytest.raises(errors.NotSentError):
-        await layer(RetryPolicy(attempts=2), hours=hours, quota=quota)(refund(total), taking(hours, taken, end))
+    ]:
+        hours, end, quota = Hours(now=START), way(unsent()), Quota(500)
+        with pytest.raises(errors.NotSentError):
+            await layer(RetryPolicy(attempts=2), hours=hours, quota=quota)(refund(total), taking(hours, taken, end))
 
-    assert (attempts, 505 - 5 * attempts) == (len(end.calls), quota.tokens)
-    assert [0.5] * (attempts - 1) == hours.waits
+        assert (attempts, 505 - 5 * attempts) == (len(end.calls), quota.tokens)
+        assert [0.5] * (attempts - 1) == hours.waits
 
 
 async def test_empty_quota_makes_a_failure_final() -> None:
@@ -152,14 +149,14 @@ async def test_empty_quota_makes_a_failure_final() -> None:
     assert 2 == len(heard.of(Retrying))
 
 
-@pytest.mark.parametrize(("end", "cost"), [(unsent(), 5), (errors.NotSentTimeoutError("late"), 10)])
-async def test_failures_cost_tokens(end: errors.NotSentError, cost: int) -> None:
+async def test_failures_cost_tokens() -> None:
     """A retry costs 5 tokens, after a time-out 10; a call that fails in the end pays nothing back."""
-    quota = Quota(500)
-    with pytest.raises(errors.NotSentError):
-        await layer(quota=quota)(refund(), way(end).send)
+    for end, cost in [(unsent(), 5), (errors.NotSentTimeoutError("late"), 10)]:
+        quota = Quota(500)
+        with pytest.raises(errors.NotSentError):
+            await layer(quota=quota)(refund(), way(end).send)
 
-    assert 500 - 2 * cost == quota.tokens
+        assert 500 - 2 * cost == quota.tokens
 
 
 async def test_success_pays_back() -> None:
@@ -173,22 +170,20 @@ async def test_success_pays_back() -> None:
     assert (400, 401) == (after_retries, quota.tokens)
 
 
-@pytest.mark.parametrize(
-    ("end", "reason"),
-    [
+async def test_unknown_outcome_is_told() -> None:
+    """`on_event` receives `Unknown` for a write that may have been done."""
+    cases: list[tuple[Reply | errors.PayasyncError, str]] = [
         (errors.NoAnswerError("no usable answer: cut", reason="cut"), "cut"),
         (errors.NoAnswerError("no usable answer", reason=errors.NotSentError("within")), "within"),
         (reply({}, 503), "the service failed"),
         (errors.OutcomeUnknownError("from a layer"), "from a layer"),
-    ],
-)
-async def test_unknown_outcome_is_told(end: Reply | errors.PayasyncError, reason: str) -> None:
-    """`on_event` receives `Unknown` for a write that may have been done."""
-    heard = Heard()
-    with pytest.raises(errors.OutcomeUnknownError):
-        await layer(heard=heard)(refund(), way(end).send)
+    ]
+    for end, reason in cases:
+        heard = Heard()
+        with pytest.raises(errors.OutcomeUnknownError):
+            await layer(heard=heard)(refund(), way(end).send)
 
-    assert [Unknown(operation="refunds.create", reference="R1", reason=reason)] == heard.events
+        assert [Unknown(operation="refunds.create", reference="R1", reason=reason)] == heard.events
 
 
 async def test_refusal_says_how_many_attempts_it_took() -> None:
@@ -210,41 +205,39 @@ def sent(end: Way) -> Send:
     return send
 
 
-@pytest.mark.parametrize("foreign", [ZeroDivisionError("mine"), TimeoutError(), asyncio.CancelledError()], ids=repr)
-@pytest.mark.parametrize(
-    ("call", "begun"), [(refund(), False), (bare_call(QUERY_ORDER), True)], ids=["unsent write", "sent read"]
-)
-async def test_foreign_errors_pass_through(foreign: BaseException, call: Call, *, begun: bool) -> None:
+async def test_foreign_errors_pass_through() -> None:
     """If no write was sent, an error of a user's layer, or a cancellation, is raised unchanged and not repeated."""
-    heard, end = Heard(), way(foreign)
-    with pytest.raises(type(foreign)) as caught:
-        await layer(heard=heard)(call, sent(end) if begun else end.send)
+    for call, begun in [(refund(), False), (bare_call(QUERY_ORDER), True)]:
+        for foreign in [ZeroDivisionError("mine"), TimeoutError(), asyncio.CancelledError()]:
+            heard, end = Heard(), way(foreign)
+            with pytest.raises(type(foreign)) as caught:
+                await layer(heard=heard)(call, sent(end) if begun else end.send)
 
-    assert foreign is caught.value
-    assert (1, []) == (len(end.calls), heard.events)
+            assert foreign is caught.value
+            assert (1, []) == (len(end.calls), heard.events)
 
 
-@pytest.mark.parametrize("foreign", [ZeroDivisionError("mine"), TimeoutError(), ConnectionResetError()], ids=repr)
-@pytest.mark.parametrize("operation", [*UNNAMED, PLACE_ORDER, CREATE_REFUND], ids=lambda operation: operation.name)
-async def test_foreign_error_after_a_write_was_sent(operation: Operation, foreign: Exception) -> None:
+async def test_foreign_error_after_a_write_was_sent() -> None:
     """If a user's layer raises after a write was sent, the outcome is unknown: a retry would pay twice."""
-    heard, end = Heard(), way(foreign)
-    with pytest.raises(errors.OutcomeUnknownError) as caught:
-        await layer(heard=heard)(bare_call(operation, reference="X1"), sent(end))
-    reason = f"middleware raised {type(foreign).__name__}"
+    for operation in [*UNNAMED, PLACE_ORDER, CREATE_REFUND]:
+        for foreign in [ZeroDivisionError("mine"), TimeoutError(), ConnectionResetError()]:
+            heard, end = Heard(), way(foreign)
+            with pytest.raises(errors.OutcomeUnknownError) as caught:
+                await layer(heard=heard)(bare_call(operation, reference="X1"), sent(end))
+            reason = f"middleware raised {type(foreign).__name__}"
 
-    assert foreign is caught.value.__cause__
-    assert not isinstance(caught.value, OSError)
-    assert (operation.name, "X1", 1, None, reason) == (
-        caught.value.operation,
-        caught.value.reference,
-        caught.value.attempts,
-        caught.value.sent,
-        caught.value.reason,
-    )
-    assert "mine" not in str(caught.value)
-    assert [Unknown(operation=operation.name, reference="X1", reason=reason)] == heard.events
-    assert 1 == len(end.calls)
+            assert foreign is caught.value.__cause__
+            assert not isinstance(caught.value, OSError)
+            assert (operation.name, "X1", 1, None, reason) == (
+                caught.value.operation,
+                caught.value.reference,
+                caught.value.attempts,
+                caught.value.sent,
+                caught.value.reason,
+            )
+            assert "mine" not in str(caught.value)
+            assert [Unknown(operation=operation.name, reference="X1", reason=reason)] == heard.events
+            assert 1 == len(end.calls)
 
 
 DENIALS: Final = (
@@ -255,15 +248,15 @@ DENIALS: Final = (
 )
 
 
-@pytest.mark.parametrize("denial", [unsent(), *(kind("another call") for kind in DENIALS)], ids=repr)
-async def test_what_denies_a_write_that_was_sent(denial: errors.PayasyncError) -> None:
+async def test_what_denies_a_write_that_was_sent() -> None:
     """A layer's error cannot deny a write that was sent."""
-    end = way(denial)
-    with pytest.raises(errors.OutcomeUnknownError) as caught:
-        await layer()(refund(), sent(end))
+    for denial in [unsent(), *(kind("another call") for kind in DENIALS)]:
+        end = way(denial)
+        with pytest.raises(errors.OutcomeUnknownError) as caught:
+            await layer()(refund(), sent(end))
 
-    assert denial is caught.value.__cause__
-    assert (1, None) == (len(end.calls), caught.value.sent)
+        assert denial is caught.value.__cause__
+        assert (1, None) == (len(end.calls), caught.value.sent)
 
 
 QUARANTINED: Final = evolve(
@@ -316,27 +309,23 @@ PROVEN_ABSENT: Final[dict[str, tuple[float, float, list[Any], str, list[float], 
 """The quarantine, the seconds of an attempt, the ends of all attempts; then what is sent, the waits and the result."""
 
 
-@pytest.mark.parametrize(
-    ("quarantine", "seconds", "ends", "expected", "waits", "result"), PROVEN_ABSENT.values(), ids=PROVEN_ABSENT
-)
-async def test_quarantine(
-    *, quarantine: float, seconds: float, ends: list[Any], expected: str, waits: list[float], result: str
-) -> None:
+async def test_quarantine() -> None:
     """A write is sent again only if a query after the quarantine of the last lost attempt says "not found"."""
-    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=quarantine))
-    hours, end = Hours(now=START, share=0.0 if seconds else 1.0), way(*ends)
-    try:
-        reply = await layer(ask=asking, hours=hours)(questioned(profile, total=200.0), taking(hours, seconds, end))
-    except errors.OutcomeUnknownError:
-        ended = "unknown"
-    except errors.ServiceError as error:
-        ended = "refused" if type(error) is errors.ServiceError else repr(error)
-    else:
-        ended = "recovered" if reply.recovered else "done"
-        assert len(ends) == reply.attempts
+    for quarantine, seconds, ends, expected, waits, result in PROVEN_ABSENT.values():
+        profile = evolve(QUARANTINED, recovery=Recovery(quarantine=quarantine))
+        hours, end = Hours(now=START, share=0.0 if seconds else 1.0), way(*ends)
+        try:
+            reply = await layer(ask=asking, hours=hours)(questioned(profile, total=200.0), taking(hours, seconds, end))
+        except errors.OutcomeUnknownError:
+            ended = "unknown"
+        except errors.ServiceError as error:
+            ended = "refused" if type(error) is errors.ServiceError else repr(error)
+        else:
+            ended = "recovered" if reply.recovered else "done"
+            assert len(ends) == reply.attempts
 
-    assert (list(expected), waits, result) == (names(end), hours.waits, ended)
-    assert {"R1"} == {call.reference for call in end.calls}
+        assert (list(expected), waits, result) == (names(end), hours.waits, ended)
+        assert {"R1"} == {call.reference for call in end.calls}
 
 
 async def test_used_before_after_a_send_that_the_journal_knows_is_asked_about() -> None:
@@ -347,70 +336,71 @@ async def test_used_before_after_a_send_that_the_journal_knows_is_asked_about() 
     assert (["W", "Q"], True) == (names(end), answer.recovered)
 
 
-@pytest.mark.parametrize("data", [None, [], {}, ""])
-async def test_answer_that_holds_nothing_recovers_nothing(data: object) -> None:
+async def test_answer_that_holds_nothing_recovers_nothing() -> None:
     """An empty response to a query does not recover a write."""
-    shape = evolve(PROFILE.answer, data="data")
-    profile, end = evolve(QUARANTINED, answer=shape), way(CUT, reply({"code": "OK", "data": data}))
-    with pytest.raises(errors.OutcomeUnknownError, match="the service says nothing about R1; it may have been done"):
-        await layer(ask=asking)(questioned(profile), end.send)
+    cases: list[object] = [None, [], {}, ""]
+    for data in cases:
+        shape = evolve(PROFILE.answer, data="data")
+        profile, end = evolve(QUARANTINED, answer=shape), way(CUT, reply({"code": "OK", "data": data}))
+        with pytest.raises(
+            errors.OutcomeUnknownError, match="the service says nothing about R1; it may have been done"
+        ):
+            await layer(ask=asking)(questioned(profile), end.send)
 
-    assert ["W", "Q"] == names(end)
+        assert ["W", "Q"] == names(end)
 
 
 SIGNING: Final = evolve(QUARANTINED, answer=evolve(QUARANTINED.answer, signature="sign"))
 """A service that signs its answers."""
 
 
-@pytest.mark.parametrize(
-    ("profile", "said"),
-    [
+async def test_anything_else_is_not_absent() -> None:
+    """A refused query, or an unsigned "not found" of a service that signs, does not prove that the write is absent."""
+    for profile, said in [
         *((QUARANTINED, reply({}, status)) for status in (400, 401, 404, 302)),
         *((QUARANTINED, reply({"code": code})) for code in ("PARAM", "WHAT")),
         *((SIGNING, evolve(NONE, verified=verified)) for verified in (None, False)),
-    ],
-)
-async def test_anything_else_is_not_absent(profile: Profile, said: Reply) -> None:
-    """A refused query, or an unsigned "not found" of a service that signs, does not prove that the write is absent."""
-    end = way(CUT, said)
-    with pytest.raises(errors.OutcomeUnknownError) as caught:
-        await layer(ask=asking)(questioned(evolve(profile, recovery=Recovery(quarantine=0.0))), end.send)
+    ]:
+        end = way(CUT, said)
+        with pytest.raises(errors.OutcomeUnknownError) as caught:
+            await layer(ask=asking)(questioned(evolve(profile, recovery=Recovery(quarantine=0.0))), end.send)
 
-    assert 1 == names(end).count("W")
-    assert "cut" == caught.value.reason
+        assert 1 == names(end).count("W")
+        assert "cut" == caught.value.reason
 
 
-@pytest.mark.parametrize(("said", "expected"), [(evolve(NONE, verified=True), True), (NONE, False), (PARAM, False)])
-async def test_error_of_a_query_says_whether_absence_is_proven(said: Reply, *, expected: bool) -> None:
+async def test_error_of_a_query_says_whether_absence_is_proven() -> None:
     """The error of a query says whether "not found" is proven, by the profile and by the signature."""
-    with pytest.raises(errors.ServiceError) as caught:
-        await layer()(asking(questioned(evolve(SIGNING, recovery=Recovery()))), way(said).send)
+    for said, expected in [(evolve(NONE, verified=True), True), (NONE, False), (PARAM, False)]:
+        with pytest.raises(errors.ServiceError) as caught:
+            await layer()(asking(questioned(evolve(SIGNING, recovery=Recovery()))), way(said).send)
 
-    assert expected is caught.value.absent
+        assert expected is caught.value.absent
 
 
-@pytest.mark.parametrize("lost", [CUT, BUSY, reply([]), unsent(), reply({}, 429)], ids=repr)
-async def test_questions_have_a_small_budget_of_their_own(lost: Reply | errors.PayasyncError) -> None:
+async def test_questions_have_a_small_budget_of_their_own() -> None:
     """A write is queried at most three times, even if the policy allows only one attempt."""
-    hours, heard, end = Hours(now=START), Heard(), way(CUT, lost)
-    with pytest.raises(errors.OutcomeUnknownError) as caught:
-        await layer(RetryPolicy(attempts=1), ask=asking, hours=hours, heard=heard)(questioned(), end.send)
+    cases: list[Reply | errors.PayasyncError] = [CUT, BUSY, reply([]), unsent(), reply({}, 429)]
+    for lost in cases:
+        hours, heard, end = Hours(now=START), Heard(), way(CUT, lost)
+        with pytest.raises(errors.OutcomeUnknownError) as caught:
+            await layer(RetryPolicy(attempts=1), ask=asking, hours=hours, heard=heard)(questioned(), end.send)
 
-    assert ["W", "Q", "Q", "Q"] == names(end)
-    assert ([0.5, 1.0, 2.0], 4) == (hours.waits, caught.value.attempts)
-    assert [Unknown(operation="refunds.create", reference="R1", reason="cut")] == heard.of(Unknown)
+        assert ["W", "Q", "Q", "Q"] == names(end)
+        assert ([0.5, 1.0, 2.0], 4) == (hours.waits, caught.value.attempts)
+        assert [Unknown(operation="refunds.create", reference="R1", reason="cut")] == heard.of(Unknown)
 
 
-@pytest.mark.parametrize("attempts", [1, 3])
-async def test_sends_are_limited_by_the_policy(attempts: int) -> None:
+async def test_sends_are_limited_by_the_policy() -> None:
     """A "not found" never leads to more sends than the policy allows."""
-    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
-    end = way(CUT, NONE, CUT, NONE, CUT, NONE)
-    with pytest.raises(errors.OutcomeUnknownError) as caught:
-        await layer(RetryPolicy(attempts=attempts), ask=asking)(questioned(profile), end.send)
+    for attempts in [1, 3]:
+        profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
+        end = way(CUT, NONE, CUT, NONE, CUT, NONE)
+        with pytest.raises(errors.OutcomeUnknownError) as caught:
+            await layer(RetryPolicy(attempts=attempts), ask=asking)(questioned(profile), end.send)
 
-    assert ["W", "Q"] * attempts == names(end)
-    assert (2 * attempts, "cut") == (caught.value.attempts, caught.value.reason)
+        assert ["W", "Q"] * attempts == names(end)
+        assert (2 * attempts, "cut") == (caught.value.attempts, caught.value.reason)
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -429,13 +419,13 @@ async def test_retry_after_is_a_floor(given: str, waits: list[float], status: in
     assert (waits, True) == (hours.waits, bool(ended))
 
 
-@pytest.mark.parametrize("status", [429, 503])
-async def test_query_waits_for_retry_after(status: int) -> None:
+async def test_query_waits_for_retry_after() -> None:
     """If the service sends `Retry-After`, the query about a write waits that long."""
-    hours, end = Hours(now=START), way(reply({}, status, {"Retry-After": "7"}), OK)
-    found = await layer(hours=hours, ask=asking)(questioned(), end.send)
+    for status in [429, 503]:
+        hours, end = Hours(now=START), way(reply({}, status, {"Retry-After": "7"}), OK)
+        found = await layer(hours=hours, ask=asking)(questioned(), end.send)
 
-    assert (["W", "Q"], [7.0], True) == (names(end), hours.waits, found.recovered)
+        assert (["W", "Q"], [7.0], True) == (names(end), hours.waits, found.recovered)
 
 
 async def test_wait_that_a_question_was_told_is_on_the_error() -> None:
@@ -454,26 +444,23 @@ class Cancelling(Hours):
         raise asyncio.CancelledError(seconds)
 
 
-@pytest.mark.parametrize(
-    ("operation", "end", "told"),
-    [
+async def test_cancelling_while_it_waits() -> None:
+    """If a caller cancels a wait, a write in doubt is reported as `Unknown`."""
+    cases: list[tuple[Operation, Reply | errors.PayasyncError, int]] = [
         (CREATE_REFUND, CUT, 1),
         (CLOSE_ORDER, CUT, 1),
         (CREATE_REFUND, reply({}, 429), 1),
         (CREATE_REFUND, unsent(), 0),
         (QUERY_ORDER, CUT, 0),
-    ],
-    ids=repr,
-)
-async def test_cancelling_while_it_waits(operation: Operation, end: Reply | errors.PayasyncError, told: int) -> None:
-    """If a caller cancels a wait, a write in doubt is reported as `Unknown`."""
-    heard = Heard()
-    with pytest.raises(asyncio.CancelledError):
-        await layer(ask=asking, heard=heard, hours=Cancelling(now=START))(
-            questioned(operation=operation), way(end).send
-        )
+    ]
+    for operation, end, told in cases:
+        heard = Heard()
+        with pytest.raises(asyncio.CancelledError):
+            await layer(ask=asking, heard=heard, hours=Cancelling(now=START))(
+                questioned(operation=operation), way(end).send
+            )
 
-    assert told == len(heard.of(Unknown))
+        assert told == len(heard.of(Unknown))
 
 
 @given(st.integers(0, 1000), st.lists(st.integers(0, 20).map(lambda n: ("take", n)) | st.just(("pay_back", 5))))

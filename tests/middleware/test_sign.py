@@ -69,22 +69,19 @@ def signed(scheme: Any, **fields: Any) -> Call:
     return bare_call(CREATE_REFUND, profile=Profile(signature=scheme), fields=fields, signed=True, reference="R1")
 
 
-@pytest.mark.parametrize(
-    ("scheme", "point"),
-    [
+async def test_missing_or_half_a_scheme() -> None:
+    """A scheme that is missing, or leaves an option open, is refused, and the error names the open point."""
+    for scheme, point in [
         (None, "signature"),
         (SortedPairs(), "signature.algorithm"),
         (SortedPairs(algorithm="hmac-sha256"), "signature.encoding"),
-    ],
-)
-async def test_missing_or_half_a_scheme(scheme: SortedPairs | None, point: str) -> None:
-    """A scheme that is missing, or leaves an option open, is refused, and the error names the open point."""
-    end = way()
-    with pytest.raises(NotConfiguredError, match=f"{point} is open") as caught:
-        await sign(KEY, end.send)(signed(scheme))
+    ]:
+        end = way()
+        with pytest.raises(NotConfiguredError, match=f"{point} is open") as caught:
+            await sign(KEY, end.send)(signed(scheme))
 
-    assert point == caught.value.field
-    assert [] == end.calls
+        assert point == caught.value.field
+        assert [] == end.calls
 
 
 async def test_missing_key() -> None:
@@ -108,18 +105,18 @@ async def test_custom_scheme_is_given_all() -> None:
     assert {**given, "sign": "signature"} == sent
 
 
-@pytest.mark.parametrize("blocking", [False, True])
-async def test_coroutine_scheme(*, blocking: bool) -> None:
+async def test_coroutine_scheme() -> None:
     """`sign` may be a coroutine function, such as for a key in another machine."""
+    for blocking in [False, True]:
 
-    async def made() -> str:
-        await asyncio.sleep(0)
-        return "signature"
+        async def made() -> str:
+            await asyncio.sleep(0)
+            return "signature"
 
-    end = way()
-    await sign(KEY, end.send)(signed(Scheme(made, blocking=blocking)))
+        end = way()
+        await sign(KEY, end.send)(signed(Scheme(made, blocking=blocking)))
 
-    assert "signature" == end.calls[0].fields["sign"]
+        assert "signature" == end.calls[0].fields["sign"]
 
 
 @pytest.mark.parametrize("blocking", [False, True])
@@ -193,28 +190,25 @@ async def raises_later() -> str:
     raise BrokenError("canary")
 
 
-@pytest.mark.parametrize("blocking", [False, True])
-@pytest.mark.parametrize(
-    ("made", "why"),
-    [
+async def test_scheme_that_fails_sends_nothing() -> None:
+    """A broken scheme sends nothing, and its error is permanent. The error does not show the scheme's words."""
+    for made, why in [
         (raises(BrokenError("canary")), "raised BrokenError"),
         (raises(TimeoutError("canary")), "raised TimeoutError"),
         (raises_later, "raised BrokenError"),
         (lambda: None, "returned NoneType, not a text"),
         (lambda: b"canary", "returned bytes, not a text"),
-    ],
-)
-async def test_scheme_that_fails_sends_nothing(made: Callable[[], Any], why: str, *, blocking: bool) -> None:
-    """A broken scheme sends nothing, and its error is permanent. The error does not show the scheme's words."""
-    end = way()
-    with pytest.raises(NotSentError, match=f"the signature scheme {why}: nothing was sent") as caught:
-        await sign(KEY, end.send)(signed(Scheme(made, blocking=blocking)))
+    ]:
+        for blocking in [False, True]:
+            end = way()
+            with pytest.raises(NotSentError, match=f"the signature scheme {why}: nothing was sent") as caught:
+                await sign(KEY, end.send)(signed(Scheme(made, blocking=blocking)))
 
-    assert (True, False, "signing failed") == (caught.value.permanent, caught.value.sent, caught.value.reason)
-    assert not isinstance(caught.value, TimeoutError)
-    assert caught.value.__context__ is None
-    assert "canary" not in str(caught.value)
-    assert [] == end.calls
+            assert (True, False, "signing failed") == (caught.value.permanent, caught.value.sent, caught.value.reason)
+            assert not isinstance(caught.value, TimeoutError)
+            assert caught.value.__context__ is None
+            assert "canary" not in str(caught.value)
+            assert [] == end.calls
 
 
 HMAC: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex")
@@ -265,47 +259,48 @@ async def test_scheme_is_that_of_the_call() -> None:
     assert [64, 128, 64, len("signature"), 64] == digits
 
 
-@pytest.mark.parametrize("scheme", [Scheme(), SortedPairs(algorithm="rsa-sha256", encoding="hex")], ids=["own", "RSA"])
-async def test_slow_schemes_do_not_sign_beforehand(scheme: Any) -> None:
+async def test_slow_schemes_do_not_sign_beforehand() -> None:
     """The check before signing neither asks a merchant's own scheme nor makes an RSA signature."""
-    end = way()
-    await require_signable(KEY)(signed(scheme, a=1), end.send)
+    for scheme in [Scheme(), SortedPairs(algorithm="rsa-sha256", encoding="hex")]:
+        end = way()
+        await require_signable(KEY)(signed(scheme, a=1), end.send)
 
-    assert [] == getattr(scheme, "seen", [])
-    assert 1 == len(end.calls)
+        assert [] == getattr(scheme, "seen", [])
+        assert 1 == len(end.calls)
 
 
-@pytest.mark.parametrize("algorithm", ["hmac-sha256", "rsa-sha256"])
-async def test_value_that_cannot_be_signed_is_refused_beforehand(algorithm: Any) -> None:
+async def test_value_that_cannot_be_signed_is_refused_beforehand() -> None:
     """The check before the journal refuses a value that cannot be signed."""
-    end = way()
-    with pytest.raises(InvalidArgumentError) as caught:
-        await require_signable(KEY)(signed(SortedPairs(algorithm=algorithm, encoding="hex"), a=1.5), end.send)
+    cases: list[Any] = ["hmac-sha256", "rsa-sha256"]
+    for algorithm in cases:
+        end = way()
+        with pytest.raises(InvalidArgumentError) as caught:
+            await require_signable(KEY)(signed(SortedPairs(algorithm=algorithm, encoding="hex"), a=1.5), end.send)
 
-    assert [] == end.calls
-    assert "refunds.create" == caught.value.operation
+        assert [] == end.calls
+        assert "refunds.create" == caught.value.operation
 
 
 class OwnPairs(SortedPairs):
     """A merchant's own form of a scheme of ours."""
 
 
-@pytest.mark.parametrize("kind", [SortedPairs, OwnPairs])
-async def test_each_call_is_checked_beforehand(kind: type[SortedPairs]) -> None:
+async def test_each_call_is_checked_beforehand() -> None:
     """The check before the journal remembers that a key is usable, but only after it checked that for this scheme."""
-    end, scheme = way(), kind(algorithm="hmac-sha256", encoding="hex")
-    good, short = require_signable(KEY), require_signable(Secret("short"))
-    await good(signed(scheme, a=1), end.send)
-    with pytest.raises(InvalidArgumentError) as caught:
-        await good(signed(scheme, a=1.5), end.send)
-    with pytest.raises(NotConfiguredError):
-        await good(signed(SortedPairs(algorithm="hmac-sha256"), a=1), end.send)
-    await short(signed(scheme, a=1).derived(signed=False), end.send)
-    with pytest.raises(ConfigurationError):
-        await short(signed(scheme, a=1), end.send)
+    for kind in [SortedPairs, OwnPairs]:
+        end, scheme = way(), kind(algorithm="hmac-sha256", encoding="hex")
+        good, short = require_signable(KEY), require_signable(Secret("short"))
+        await good(signed(scheme, a=1), end.send)
+        with pytest.raises(InvalidArgumentError) as caught:
+            await good(signed(scheme, a=1.5), end.send)
+        with pytest.raises(NotConfiguredError):
+            await good(signed(SortedPairs(algorithm="hmac-sha256"), a=1), end.send)
+        await short(signed(scheme, a=1).derived(signed=False), end.send)
+        with pytest.raises(ConfigurationError):
+            await short(signed(scheme, a=1), end.send)
 
-    assert 2 == len(end.calls)
-    assert "refunds.create" == caught.value.operation
+        assert 2 == len(end.calls)
+        assert "refunds.create" == caught.value.operation
 
 
 async def replace(call: Call, send: Send) -> Reply:
@@ -401,13 +396,13 @@ ALL_KEYS: Final = Auth(
 )
 
 
-@pytest.mark.parametrize("keys", [KEYS, NO_KEYS], ids=["keys", "no keys"])
-async def test_key_goes_nowhere_else(keys: Credentials) -> None:
+async def test_key_goes_nowhere_else() -> None:
     """A call that the profile does not list carries no key."""
-    end, call = way(), bare_call(CREATE_PAYMENT)
-    await authorize(ALL_KEYS, keys, end.send)(call)
+    for keys in [KEYS, NO_KEYS]:
+        end, call = way(), bare_call(CREATE_PAYMENT)
+        await authorize(ALL_KEYS, keys, end.send)(call)
 
-    assert [call] == end.calls
+        assert [call] == end.calls
 
 
 async def test_headers_hold_what_the_profile_names() -> None:
@@ -433,9 +428,9 @@ async def test_key_is_a_user_without_a_password() -> None:
     assert {"Authorization": Secret(f"Basic {encoded}")} == end.calls[0].headers
 
 
-@pytest.mark.parametrize(
-    ("auth", "missing", "carried"),
-    [
+async def test_missing_key_of_a_header() -> None:
+    """Without a key nothing is sent; the error says which credential to set, and which header carries it."""
+    for auth, missing, carried in [
         (Auth(), "secret_key", "Authorization: Bearer {secret_key}"),
         (Auth(header="X-Key", value="{public_key}"), "public_key", "X-Key: {public_key}"),
         (Auth(value="Basic {basic}"), "secret_key", "Authorization: Basic {basic}"),
@@ -444,17 +439,14 @@ async def test_key_is_a_user_without_a_password() -> None:
             "secret_key",
             "Authorization: {merchant_id}, X-B: {basic}",
         ),
-    ],
-)
-async def test_missing_key_of_a_header(auth: Auth, missing: str, carried: str) -> None:
-    """Without a key nothing is sent; the error says which credential to set, and which header carries it."""
-    end = way()
-    with pytest.raises(ConfigurationError) as caught:
-        await authorize(auth, NO_KEYS, end.send)(bare_call(CREATE_PAYMENT, bearer=True))
+    ]:
+        end = way()
+        with pytest.raises(ConfigurationError) as caught:
+            await authorize(auth, NO_KEYS, end.send)(bare_call(CREATE_PAYMENT, bearer=True))
 
-    why = f"is not set: payments.create carries it as {carried} (PAYASYNC_{missing.upper()} in the environment)"
-    assert (f"credentials.{missing}", f"credentials.{missing} {why}") == (caught.value.field, str(caught.value))
-    assert [] == end.calls
+        why = f"is not set: payments.create carries it as {carried} (PAYASYNC_{missing.upper()} in the environment)"
+        assert (f"credentials.{missing}", f"credentials.{missing} {why}") == (caught.value.field, str(caught.value))
+        assert [] == end.calls
 
 
 async def test_merchant_without_keys() -> None:

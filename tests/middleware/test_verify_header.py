@@ -1,7 +1,6 @@
 """Responses that are signed in a header, over their exact bytes."""
 
 import time
-from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -77,10 +76,10 @@ async def queried(response: Answer, profile: Profile = PROFILE, credentials: Cre
             return (await pay.orders.query("T1")).order_status
 
 
-@pytest.mark.parametrize("key", ["old key of the service", KEY])
-async def test_any_of_the_services_keys_verifies(key: str) -> None:
+async def test_any_of_the_services_keys_verifies() -> None:
     """A response verifies by each key of the service, over its exact bytes, spaces and fractions included."""
-    assert "PAID" == await queried(signed(key=key))
+    for key in ["old key of the service", KEY]:
+        assert "PAID" == await queried(signed(key=key))
 
 
 async def test_signatures_of_two_keys_in_one_line() -> None:
@@ -97,9 +96,9 @@ async def test_without_service_keys_the_merchants_key_verifies() -> None:
     assert "PAID" == await queried(signed(key=OWN), credentials=Credentials("M1", signing_key=OWN))
 
 
-@pytest.mark.parametrize(
-    "respond",
-    [
+async def test_other_successes_do_not_verify() -> None:
+    """A success with a wrong, incomplete or missing signature is not believed; nor are names that stand twice."""
+    cases: list[Any] = [
         lambda: signed(key="stolen key of the service"),
         lambda: signed(prefix=""),
         lambda: answer(200, PAID.replace(b"PAID", b"OPEN"), *headers(PAID)),
@@ -110,12 +109,10 @@ async def test_without_service_keys_the_merchants_key_verifies() -> None:
         lambda: answer(200, PAID, *headers(PAID), ("Nonce", "n2")),
         lambda: answer(200, PAID, ("Signature", "t=1,s=v1-zz"), ("Nonce", "n1")),
         lambda: signed(b'{"data": {"state": "OPEN", "state": "PAID"}}'),
-    ],
-)
-async def test_other_successes_do_not_verify(respond: Callable[[], Answer]) -> None:
-    """A success with a wrong, incomplete or missing signature is not believed; nor are names that stand twice."""
-    with pytest.raises(InvalidSignatureError):
-        await queried(respond())
+    ]
+    for respond in cases:
+        with pytest.raises(InvalidSignatureError):
+            await queried(respond())
 
 
 async def test_success_without_a_body_is_signed() -> None:
@@ -146,33 +143,33 @@ async def test_time_must_be_near(away: int, factor: int, *, verified: bool) -> N
     assert verified is not ("answer.tolerance (300 seconds)" in reply.doubt)
 
 
-@pytest.mark.parametrize("at", ["soon", "2026-01-01T00:00:00", ""])
-async def test_time_must_be_a_time(at: str) -> None:
+async def test_time_must_be_a_time() -> None:
     """A signed header that holds no time does not verify."""
-    signature = hmac_sha256(f"{at}\nn1\n{PAID.decode()}\n", KEY)
-    given = [("Signature", f"t={at},s=v1-{signature}"), ("Nonce", "n1")]
-    with pytest.raises(InvalidSignatureError, match=r"cannot be checked: Signature:t is not within answer\.tolerance"):
-        await queried(answer(200, PAID, *given))
+    for at in ["soon", "2026-01-01T00:00:00", ""]:
+        signature = hmac_sha256(f"{at}\nn1\n{PAID.decode()}\n", KEY)
+        given = [("Signature", f"t={at},s=v1-{signature}"), ("Nonce", "n1")]
+        with pytest.raises(
+            InvalidSignatureError, match=r"cannot be checked: Signature:t is not within answer\.tolerance"
+        ):
+            await queried(answer(200, PAID, *given))
 
 
-@pytest.mark.parametrize(
-    ("path", "verified"), [("/gate/payment/orderquery", True), ("/payment/orderquery", False), ("/gate/other", False)]
-)
-async def test_text_may_hold_the_request(path: str, *, verified: bool) -> None:
+async def test_text_may_hold_the_request() -> None:
     """A response may sign the merchant's number, and the method and the whole path of its request."""
-    head, _, rest = TOML.rpartition("{timestamp}\\n")
-    profile = Profile.from_toml(head + r"{method} {path}\n{merchant_id}.{timestamp}\n" + rest)
-    sent = int(time.time())
-    signature = hmac_sha256(f"POST {path}\nM1.{sent}\nn1\n{PAID.decode()}\n", KEY)
-    response = answer(200, PAID, ("Signature", f"t={sent},s=v1-{signature}"), ("Nonce", "n1"))
-    with Recorder([response] * 3) as service:
-        url = f"{service.url}/gate"
-        async with Session(url, credentials=KEYS, profile=profile, tls=TLS, retry=FAST) as pay:
-            if verified:
-                assert "PAID" == (await pay.orders.query("T1")).order_status
-            else:
-                with pytest.raises(InvalidSignatureError):
-                    await pay.orders.query("T1")
+    for path, verified in [("/gate/payment/orderquery", True), ("/payment/orderquery", False), ("/gate/other", False)]:
+        head, _, rest = TOML.rpartition("{timestamp}\\n")
+        profile = Profile.from_toml(head + r"{method} {path}\n{merchant_id}.{timestamp}\n" + rest)
+        sent = int(time.time())
+        signature = hmac_sha256(f"POST {path}\nM1.{sent}\nn1\n{PAID.decode()}\n", KEY)
+        response = answer(200, PAID, ("Signature", f"t={sent},s=v1-{signature}"), ("Nonce", "n1"))
+        with Recorder([response] * 3) as service:
+            url = f"{service.url}/gate"
+            async with Session(url, credentials=KEYS, profile=profile, tls=TLS, retry=FAST) as pay:
+                if verified:
+                    assert "PAID" == (await pay.orders.query("T1")).order_status
+                else:
+                    with pytest.raises(InvalidSignatureError):
+                        await pay.orders.query("T1")
 
 
 async def test_reason_is_told() -> None:
@@ -184,21 +181,19 @@ async def test_reason_is_told() -> None:
 NO: Final = b'{"data": {}}'
 
 
-@pytest.mark.parametrize(
-    ("line", "respond", "error"),
-    [
+async def test_refusals() -> None:
+    """A refusal must be signed where `answer.refusals_signed` says so; a wrong signature is never believed."""
+    cases: list[Any] = [
         ("", lambda: answer(400, NO), ServiceError),
         ("refusals_signed = false", lambda: answer(400, NO), ServiceError),
         ("refusals_signed = true", lambda: signed(NO, status=400), ServiceError),
         ("refusals_signed = true", lambda: answer(400, NO), InvalidSignatureError),
         ("", lambda: signed(NO, "stolen key of the service", 400), InvalidSignatureError),
-    ],
-)
-async def test_refusals(line: str, respond: Callable[[], Answer], error: type[Exception]) -> None:
-    """A refusal must be signed where `answer.refusals_signed` says so; a wrong signature is never believed."""
-    profile = Profile.from_toml(TOML.replace("[answer]\n", f"[answer]\n{line}\n"))
-    with pytest.raises(error):
-        await queried(respond(), profile)
+    ]
+    for line, respond, error in cases:
+        profile = Profile.from_toml(TOML.replace("[answer]\n", f"[answer]\n{line}\n"))
+        with pytest.raises(error):
+            await queried(respond(), profile)
 
 
 async def test_request_that_is_sent_back_is_no_response() -> None:
@@ -261,9 +256,9 @@ async def test_missing_keys_are_named() -> None:
                 await pay.payments.create(amount=1, currency="CAD")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "key", "why"),
-    [
+def test_contradictions() -> None:
+    """A signature of responses that contradicts itself is refused, with its key."""
+    for old, new, key, why in [
         ('data = "data"', 'data = "data"\nsignature = "sign"', "answer.signature", "needs a signature that verifies"),
         ('text = "{timestamp}\\n{nonce}\\n{body}\\n"\n', "", "answer.header.timestamp", "belong together"),
         ('nonce = "Nonce"', "", "answer.header.nonce", "belong together"),
@@ -275,29 +270,23 @@ async def test_missing_keys_are_named() -> None:
         ('"Signature:s"', '"Signature s"', "answer.header.signature", "must be the name of a header, or Name:key"),
         ('"v1-"', '"é"', "answer.header.prefix", "must be of visible ASCII"),
         ('data = "data"', 'data = "data"\ntolerance = 0', "answer.tolerance", "a number of seconds above 0"),
-    ],
-)
-def test_contradictions(old: str, new: str, key: str, why: str) -> None:
-    """A signature of responses that contradicts itself is refused, with its key."""
-    head, table, rest = TOML.partition("[answer]")
-    field, words = refusal(Profile.from_toml, head + table + rest.replace(old, new))
+    ]:
+        head, table, rest = TOML.partition("[answer]")
+        field, words = refusal(Profile.from_toml, head + table + rest.replace(old, new))
 
-    assert key == field
-    assert why in words
+        assert key == field
+        assert why in words
 
 
-@pytest.mark.parametrize(
-    ("scheme", "why"),
-    [
+def test_contradictions_of_sorted_pairs() -> None:
+    """Responses may be signed in a header where requests are signed by fields, but in one place, and with a key."""
+    for scheme, why in [
         ('algorithm = "md5"\nkey_param = "key"', 'must not be given with algorithm "md5"'),
         ('algorithm = "hmac-md5"\n[answer]\nsignature = "sign"', "both say where the signature stands"),
-    ],
-)
-def test_contradictions_of_sorted_pairs(scheme: str, why: str) -> None:
-    """Responses may be signed in a header where requests are signed by fields, but in one place, and with a key."""
-    _, _, header = TOML.partition("[answer.header]")
+    ]:
+        _, _, header = TOML.partition("[answer.header]")
 
-    assert why in refusal(Profile.from_toml, f"[signature]\n{scheme}\n[answer.header]{header}")[1]
+        assert why in refusal(Profile.from_toml, f"[signature]\n{scheme}\n[answer.header]{header}")[1]
 
 
 class OwnScheme:

@@ -5,7 +5,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
-import pytest
 from attrs import evolve, fields
 
 from payasync.endpoints import OPERATIONS
@@ -25,7 +24,7 @@ from payasync.profile.schema import (
     States,
 )
 from payasync.profile.wire_names import COMPARED as COMPARED_KEYS
-from payasync.signing.schemes import SignatureScheme, SortedPairs
+from payasync.signing.schemes import SortedPairs
 
 NAMES: Final = tuple(operation.name for operation in OPERATIONS)
 NOT_SHOWN: Final = NAMES[5:]
@@ -82,33 +81,29 @@ def audited(profile: Profile) -> dict[str, Point]:
     return {point.name: point for point in profile.audit()}
 
 
-@pytest.mark.parametrize("profile", [Profile(), SANDBOX], ids=["bare", "sandbox"])
-def test_each_point_once_and_in_order(profile: Profile) -> None:
+def test_each_point_once_and_in_order() -> None:
     """Every open point is listed, once, in the order of the TOML form, whatever the profile answers."""
-    names = [point.name for point in profile.audit()]
-    if profile.answer.redirect_url:  # its address has no parts
-        names.insert(names.index("answer.redirect_url") + 1, "answer.redirect_template")
-    names = [name for name in names if not name.startswith("constants.")]  # a profile has these, or not
+    for profile in [Profile(), SANDBOX]:
+        names = [point.name for point in profile.audit()]
+        if profile.answer.redirect_url:  # its address has no parts
+            names.insert(names.index("answer.redirect_url") + 1, "answer.redirect_template")
+        names = [name for name in names if not name.startswith("constants.")]  # a profile has these, or not
 
-    assert [name for name in POINTS if name.startswith("answer.")] == [n for n in names if n.startswith("answer.")]
-    assert sorted(POINTS) == sorted(names)
-    assert len(names) == len(set(names))
-    assert [name.partition(".")[0] for name in POINTS] == [name.partition(".")[0] for name in names]
+        assert [name for name in POINTS if name.startswith("answer.")] == [n for n in names if n.startswith("answer.")]
+        assert sorted(POINTS) == sorted(names)
+        assert len(names) == len(set(names))
+        assert [name.partition(".")[0] for name in POINTS] == [name.partition(".")[0] for name in names]
 
 
-@pytest.mark.parametrize(
-    "profile",
-    [Profile(), SANDBOX, Profile(signature=OWN_SCHEME), Profile(answer=SIGNED)],
-    ids=["bare", "sandbox", "own scheme", "signed"],
-)
-def test_every_point_says_what_to_put_there(profile: Profile) -> None:
+def test_every_point_says_what_to_put_there() -> None:
     """Each point says what it means, and which methods need it. An open point has no value, an answered one has."""
-    points = profile.audit()
+    for profile in [Profile(), SANDBOX, Profile(signature=OWN_SCHEME), Profile(answer=SIGNED)]:
+        points = profile.audit()
 
-    assert all(point.means for point in points)
-    assert all(point.value is None for point in points if point.status == "open")
-    assert all(point.value is not None for point in points if point.status == "answered")
-    assert set(NAMES) >= {method for point in points for method in point.needed_by}
+        assert all(point.means for point in points)
+        assert all(point.value is None for point in points if point.status == "open")
+        assert all(point.value is not None for point in points if point.status == "answered")
+        assert set(NAMES) >= {method for point in points for method in point.needed_by}
 
 
 def test_bare_profile_answers_nothing() -> None:
@@ -184,36 +179,35 @@ def test_what_is_answered_is_shown() -> None:
     }
 
 
-@pytest.mark.parametrize(("bearer", "needed_by"), [(("orders.query",), ("orders.query",)), ((), NAMES)])
-def test_headers_with_keys_are_shown_if_they_differ(bearer: tuple[str, ...], needed_by: tuple[str, ...]) -> None:
+def test_headers_with_keys_are_shown_if_they_differ() -> None:
     """The audit shows what differs from `Authorization: Bearer`, and which methods carry it."""
-    points = audited(Profile(bearer=bearer, auth=Auth(header="X-Key")))
+    for bearer, needed_by in [(("orders.query",), ("orders.query",)), ((), NAMES)]:
+        points = audited(Profile(bearer=bearer, auth=Auth(header="X-Key")))
 
-    assert {"auth.header": ("answered", "X-Key", needed_by)} == {
-        name: (point.status, point.value, point.needed_by) for name, point in points.items() if name.startswith("auth.")
-    }
+        assert {"auth.header": ("answered", "X-Key", needed_by)} == {
+            name: (point.status, point.value, point.needed_by)
+            for name, point in points.items()
+            if name.startswith("auth.")
+        }
 
 
-@pytest.mark.parametrize(
-    ("lists", "expected"),
-    [
+def test_authentication_of_6_to_10() -> None:
+    """Endpoints 6 to 10 are assumed to carry no authentication, until `bearer` or `signed` is given."""
+    for lists, expected in [
         ({}, ("assumed", "none")),
         ({"bearer": ["payments.create", "payments.status"]}, ("answered", "bearer")),
         ({"signed": ["payments.status"]}, ("answered", "signed")),
         ({"signed": []}, ("answered", "none")),
         ({"bearer": ["payments.status"], "signed": ["payments.status"]}, ("answered", "bearer and signed")),
-    ],
-)
-def test_authentication_of_6_to_10(lists: dict[str, list[str]], expected: tuple[str, str]) -> None:
-    """Endpoints 6 to 10 are assumed to carry no authentication, until `bearer` or `signed` is given."""
-    point = audited(Profile(**lists))["authentication of payments.status"]  # type: ignore[arg-type] # converted
+    ]:
+        point = audited(Profile(**lists))["authentication of payments.status"]  # type: ignore[arg-type] # converted
 
-    assert expected == (point.status, point.value)
+        assert expected == (point.status, point.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
+def test_who_needs_a_point() -> None:
+    """A point lists the methods that fail, or are less safe, without it. A notification point lists none."""
+    for name, expected in [
         ("fields.return_url", {"orders.place"}),
         ("fields.subscription_id", {"subscriptions.update", "subscriptions.cancel"}),
         ("payment_status", {"payments.status"}),
@@ -227,59 +221,59 @@ def test_authentication_of_6_to_10(lists: dict[str, list[str]], expected: tuple[
         ("answer.subscription_id", set(NAMES[7:])),
         ("answer.total_amt", {*NAMES[:7]} - {"orders.close"}),
         ("notification.id", set()),
-    ],
-)
-def test_who_needs_a_point(name: str, expected: set[str]) -> None:
-    """A point lists the methods that fail, or are less safe, without it. A notification point lists none."""
-    assert expected == set(audited(Profile())[name].needed_by)
+    ]:
+        assert expected == set(audited(Profile())[name].needed_by)
 
 
-@pytest.mark.parametrize(
-    ("given", "name", "lifetime"),
-    [
+def test_idempotency_key() -> None:
+    """The audit says what an idempotency key takes on the service's word. Its lifetime is open until it is given."""
+    for given, name, lifetime in [
         (Idempotency(header="Idempotency-Key"), "header", ("open", None)),
         (Idempotency(field="key", lifetime=60.0), "field", ("answered", 60.0)),
-    ],
-)
-def test_idempotency_key(given: Idempotency, name: str, lifetime: tuple[str, float | None]) -> None:
-    """The audit says what an idempotency key takes on the service's word. Its lifetime is open until it is given."""
-    points = audited(Profile(idempotency=given))
-    place, kept = points[f"idempotency.{name}"], points["idempotency.lifetime"]
+    ]:
+        points = audited(Profile(idempotency=given))
+        place, kept = points[f"idempotency.{name}"], points["idempotency.lifetime"]
 
-    assert ("answered", getattr(given, name)) == (place.status, place.value)
-    assert "the service's word" in place.means
-    assert {each.name for each in OPERATIONS if not each.read} == set(place.needed_by)
-    assert (*lifetime, {"payments.create", "orders.place", *NAMES[7:]}) == (kept.status, kept.value, {*kept.needed_by})
-    assert not [each for each in audited(Profile()) if each.startswith("idempotency")]
+        assert ("answered", getattr(given, name)) == (place.status, place.value)
+        assert "the service's word" in place.means
+        assert {each.name for each in OPERATIONS if not each.read} == set(place.needed_by)
+        assert (*lifetime, {"payments.create", "orders.place", *NAMES[7:]}) == (
+            kept.status,
+            kept.value,
+            {*kept.needed_by},
+        )
+        assert not [each for each in audited(Profile()) if each.startswith("idempotency")]
 
 
-@pytest.mark.parametrize("scheme", [None, SortedPairs(), OWN_SCHEME], ids=["none", "pairs", "own"])
-def test_signed_answers_need_the_scheme_everywhere(scheme: SignatureScheme | None) -> None:
+def test_signed_answers_need_the_scheme_everywhere() -> None:
     """If responses are signed, every method needs the signature scheme, also one that sends Bearer."""
-    points = audited(Profile(signature=scheme, answer=SIGNED)).values()
+    for scheme in [None, SortedPairs(), OWN_SCHEME]:
+        points = audited(Profile(signature=scheme, answer=SIGNED)).values()
 
-    signing = [point for point in points if point.name.startswith("signature") and point.name != SIGNED_VALUES[-1]]
-    assert {NAMES} == {point.needed_by for point in signing}
-    assert ("signature" in [point.name for point in points]) is (scheme is OWN_SCHEME)
+        signing = [point for point in points if point.name.startswith("signature") and point.name != SIGNED_VALUES[-1]]
+        assert {NAMES} == {point.needed_by for point in signing}
+        assert ("signature" in [point.name for point in points]) is (scheme is OWN_SCHEME)
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
+def test_whose_key_it_is() -> None:
+    """A key is this merchant's alone, and all merchants' if the algorithm is asymmetric, unless the profile says it."""
+    cases: list[tuple[dict[str, Any], tuple[str, str | None]]] = [
         ({}, ("assumed", None)),
         ({"algorithm": "hmac-sha256"}, ("assumed", "merchant")),
         ({"algorithm": "hmac-sha256", "service_key": "shared"}, ("answered", "shared")),
         ({"algorithm": "ed25519"}, ("assumed", "shared")),
         ({"algorithm": "rsa-sha256", "service_key": "merchant"}, ("answered", "merchant")),
-    ],
-)
-def test_whose_key_it_is(options: dict[str, Any], expected: tuple[str, str | None]) -> None:
-    """A key is this merchant's alone, and all merchants' if the algorithm is asymmetric, unless the profile says it."""
-    point = audited(Profile(signature=SortedPairs(**options)))["signature.service_key"]
+    ]
+    for options, expected in cases:
+        point = audited(Profile(signature=SortedPairs(**options)))["signature.service_key"]
 
-    assert expected == (point.status, point.value)
-    follows = {"shared": "; a notification whose signed part names", "merchant": "; a signature alone binds", None: ""}
-    assert f"whose the key that verifies is{follows[expected[1]]}" in point.means
+        assert expected == (point.status, point.value)
+        follows = {
+            "shared": "; a notification whose signed part names",
+            "merchant": "; a signature alone binds",
+            None: "",
+        }
+        assert f"whose the key that verifies is{follows[expected[1]]}" in point.means
 
 
 def test_key_of_standard_webhooks() -> None:
@@ -326,9 +320,9 @@ def signing(*, said: bool | None, path: str = "sign") -> dict[str, Any]:
     return {"answer": AnswerShape(signature=path, refusals_signed=said), "recovery": Recovery(quarantine=60.0)}
 
 
-@pytest.mark.parametrize(
-    ("parts", "name", "expected", "means"),
-    [
+def test_point() -> None:
+    """A point says what its value means: what is compared, what has no effect, and which other key is missing."""
+    cases: list[tuple[dict[str, Any], str, tuple[str, object], str]] = [
         # An empty path, an empty list and 0 are answers; codes are also found in messages.
         ({"answer": OFF}, "answer.merchant_id", ("answered", ""), "is not compared"),
         ({"http": HttpCodes(duplicate=())}, "http.duplicate", ("answered", ()), ""),
@@ -375,11 +369,9 @@ def signing(*, said: bool | None, path: str = "sign") -> dict[str, Any]:
         *((signing(said=said), "recovery.quarantine", MINUTE, FINAL) for said in (True, False)),
         (signing(said=True, path=""), "answer.refusals_signed", OPEN, f"{NO_EFFECT}.signature or answer.header"),
         *((signing(said=said, path=""), "recovery.quarantine", MINUTE, FINAL) for said in (True, None)),
-    ],
-)
-def test_point(parts: dict[str, Any], name: str, expected: tuple[str, object], means: str) -> None:
-    """A point says what its value means: what is compared, what has no effect, and which other key is missing."""
-    point = audited(Profile(**parts))[name]
+    ]
+    for parts, name, expected, means in cases:
+        point = audited(Profile(**parts))[name]
 
-    assert expected == (point.status, point.value)
-    assert point.means.endswith(means)
+        assert expected == (point.status, point.value)
+        assert point.means.endswith(means)

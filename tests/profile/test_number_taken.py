@@ -75,9 +75,9 @@ def connect(service: Recorder, toml: str, **settings: Any) -> Session:
     )
 
 
-@pytest.mark.parametrize(
-    ("toml", "expected"),
-    [
+def test_whose_number_a_query_takes() -> None:
+    """It is as given; else the merchant's, if the query has no name yet or that of the write, or the path names it."""
+    for toml, expected in [
         ("", "merchant"),
         ('status.refund.name = "outRefundNo"', "merchant"),
         ('status.refund.name = "id"', "service"),
@@ -88,31 +88,25 @@ def connect(service: Recorder, toml: str, **settings: Any) -> Session:
         ('status.refund.name = "id"\nendpoints."refunds.status".path = "/r/{identifier}"', "service"),
         ('status.refund.name = "id"\nendpoints."refunds.status".number = "merchant"', "merchant"),
         ('status.refund.name = "outRefundNo"\nendpoints."refunds.status".number = "service"', "service"),
-    ],
-)
-def test_whose_number_a_query_takes(toml: str, expected: str) -> None:
-    """It is as given; else the merchant's, if the query has no name yet or that of the write, or the path names it."""
-    profile = Profile.from_toml(toml)
-    (point,) = [each for each in profile.audit() if each.name == "endpoints.refunds.status.number"]
+    ]:
+        profile = Profile.from_toml(toml)
+        (point,) = [each for each in profile.audit() if each.name == "endpoints.refunds.status.number"]
 
-    assert (expected, "answered" if ".number" in toml else "assumed") == (point.value, point.status)
-    assert (expected == "service") is ("recovery cannot ask about refunds.create" in point.means)
-    assert profile == Profile.from_toml(profile.to_toml())
+        assert (expected, "answered" if ".number" in toml else "assumed") == (point.value, point.status)
+        assert (expected == "service") is ("recovery cannot ask about refunds.create" in point.means)
+        assert profile == Profile.from_toml(profile.to_toml())
 
 
-@pytest.mark.parametrize(
-    ("toml", "field", "words"),
-    [
+def test_number_that_is_refused() -> None:
+    """Another value, and an operation that recovery does not ask by, are refused; the error names the key."""
+    for toml, field, words in [
         ('endpoints."refunds.status".number = "mine"', "endpoints.refunds.status.number", "must be one of"),
         ('endpoints."orders.place".number = "merchant"', "endpoints.orders.place.number", "has no effect"),
-    ],
-)
-def test_number_that_is_refused(toml: str, field: str, words: str) -> None:
-    """Another value, and an operation that recovery does not ask by, are refused; the error names the key."""
-    with pytest.raises(ConfigurationError, match=words) as caught:
-        Profile.from_toml(toml)
+    ]:
+        with pytest.raises(ConfigurationError, match=words) as caught:
+            Profile.from_toml(toml)
 
-    assert field == caught.value.field
+        assert field == caught.value.field
 
 
 @pytest.mark.parametrize(("toml", "write", "name"), WRITES)
@@ -180,18 +174,16 @@ def test_profile_is_not_ready_for_recovery(toml: str, name: str, tmp_path: Path)
     assert "recovery" in shown.rpartition("Begun, and not ready:")[2]
 
 
-@pytest.mark.parametrize(
-    ("toml", "data", "kind"), [(REFUND, b'{"r":"R1"}', "refund"), (ORDER, b'{"o":"T1"}', "payment")]
-)
-def test_hint_is_not_confirmed_by_the_wrong_number(toml: str, data: bytes, kind: str) -> None:
+def test_hint_is_not_confirmed_by_the_wrong_number() -> None:
     """No query confirms an unsigned notification by a number that the query does not take; the reason names the key."""
-    profile = Profile.from_toml(
-        f'{toml}notification = {{verification = "none", out_trade_no = "o", out_refund_no = "r"}}'
-    )
-    hint = parse(data, {}, profile=profile, kind=kind)
+    for toml, data, kind in [(REFUND, b'{"r":"R1"}', "refund"), (ORDER, b'{"o":"T1"}', "payment")]:
+        profile = Profile.from_toml(
+            f'{toml}notification = {{verification = "none", out_trade_no = "o", out_refund_no = "r"}}'
+        )
+        hint = parse(data, {}, profile=profile, kind=kind)
 
-    with pytest.raises(InvalidArgumentError, match=r'endpoints."\w+.\w+".number is "service"'):
-        hint.inquiry()
+        with pytest.raises(InvalidArgumentError, match=r'endpoints."\w+.\w+".number is "service"'):
+            hint.inquiry()
 
 
 def test_hint_is_confirmed_by_the_number_of_the_payment() -> None:
@@ -203,44 +195,40 @@ def test_hint_is_confirmed_by_the_number_of_the_payment() -> None:
     assert QueryPayment(identifier="P1") == hint.inquiry()
 
 
-@pytest.mark.parametrize(
-    ("toml", "document", "words"),
-    [
+async def test_response_to_a_query_by_the_services_number() -> None:
+    """It is compared in the number that the query takes, unless the merchant's number has the same name."""
+    for toml, document, words in [
         (REFUND, {"id": "G1", "outRefundNo": "R1"}, ""),
         (REFUND, {"id": "G2", "outRefundNo": "R1"}, "id is G2 in the response, and G1 in the request"),
         (NAMED_ALIKE, {"outRefundNo": "R1"}, ""),
-    ],
-    ids=["same", "another", "named alike"],
-)
-async def test_response_to_a_query_by_the_services_number(toml: str, document: dict[str, str], words: str) -> None:
-    """It is compared in the number that the query takes, unless the merchant's number has the same name."""
-    with Recorder(otherwise=answer(200, orjson.dumps({"code": "OK", **document}))) as service:
-        async with connect(service, toml) as pay:
-            try:
-                found = (await pay.refunds.status("G1")).get("outRefundNo")
-            except NoAnswerError as error:
-                found = str(error)
+    ]:
+        with Recorder(otherwise=answer(200, orjson.dumps({"code": "OK", **document}))) as service:
+            async with connect(service, toml) as pay:
+                try:
+                    found = (await pay.refunds.status("G1")).get("outRefundNo")
+                except NoAnswerError as error:
+                    found = str(error)
 
-    assert (words in found) if words else ("R1" == found)
+        assert (words in found) if words else ("R1" == found)
 
 
-@pytest.mark.parametrize("located", ["", 'answer.out_refund_no = "outRefundNo"\nanswer.out_trade_no = "outTradeNo"\n'])
-async def test_sandbox_finds_by_its_own_number_only(located: str) -> None:
+async def test_sandbox_finds_by_its_own_number_only() -> None:
     """The sandbox shows its own numbers where the queries name them, and finds nothing by the merchant's."""
-    own = 'status.refund.name = "id"\nfields."orders.query".out_trade_no = "tradeId"\nsigned = []\n'
-    async with (
-        Sandbox(profile=Profile.from_toml(own + located), refunds="succeed") as sandbox,
-        sandbox.session() as pay,
-    ):
-        order = await place(pay)
-        await sandbox.customer.authorize(order)
-        sandbox.faults.reset_after_commit("refunds.create")
-        with pytest.raises(OutcomeUnknownError):
-            await refund(pay)
-        assert 200 == sandbox.ledger.refunded("T1")
-        made = await pay.refunds.create(out_trade_no="T1", out_refund_no="R2", total_amt=450, refund_amt=50)
-        assert "R2" == (await pay.refunds.status(made["id"]))["outRefundNo"]
-        assert "T1" == (await pay.orders.query(order["tradeId"]))["outTradeNo"]
-        for ask, mine in ((pay.refunds.status, "R2"), (pay.orders.query, "T1")):
-            with pytest.raises(ServiceError, match="404"):
-                await ask(mine)
+    for located in ["", 'answer.out_refund_no = "outRefundNo"\nanswer.out_trade_no = "outTradeNo"\n']:
+        own = 'status.refund.name = "id"\nfields."orders.query".out_trade_no = "tradeId"\nsigned = []\n'
+        async with (
+            Sandbox(profile=Profile.from_toml(own + located), refunds="succeed") as sandbox,
+            sandbox.session() as pay,
+        ):
+            order = await place(pay)
+            await sandbox.customer.authorize(order)
+            sandbox.faults.reset_after_commit("refunds.create")
+            with pytest.raises(OutcomeUnknownError):
+                await refund(pay)
+            assert 200 == sandbox.ledger.refunded("T1")
+            made = await pay.refunds.create(out_trade_no="T1", out_refund_no="R2", total_amt=450, refund_amt=50)
+            assert "R2" == (await pay.refunds.status(made["id"]))["outRefundNo"]
+            assert "T1" == (await pay.orders.query(order["tradeId"]))["outTradeNo"]
+            for ask, mine in ((pay.refunds.status, "R2"), (pay.orders.query, "T1")):
+                with pytest.raises(ServiceError, match="404"):
+                    await ask(mine)

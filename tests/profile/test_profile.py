@@ -19,9 +19,9 @@ from payasync.signing.schemes import SortedPairs
 from tests.profile.refusal import refusal
 
 
-@pytest.mark.parametrize(
-    ("key", "given", "unknown", "allowed"),
-    [
+def test_unknown_name_is_refused() -> None:
+    """For an unknown operation, field or format, the error names its key and lists the allowed names."""
+    cases: list[tuple[str, Any, str, str]] = [
         ("bearer", ["payments.make"], "payments.make", "payments.create"),
         ("signed", ["orders.place", "order.query"], "order.query", "orders.query"),
         ("merchant", ["*"], "*", "refunds.create"),
@@ -35,33 +35,28 @@ from tests.profile.refusal import refusal
         ("notification.kinds", {"payments": ["paid"]}, "payments", "payment, refund, subscription"),
         ("notification.tells", {"order": "tradeStatus"}, "order", "payment, refund, subscription"),
         ("notification.id", {"order": ["outTradeNo"]}, "order", "payment"),
-    ],
-)
-def test_unknown_name_is_refused(key: str, given: Any, unknown: str, allowed: str) -> None:
-    """For an unknown operation, field or format, the error names its key and lists the allowed names."""
-    part, _, name = key.rpartition(".")
-    parts = {"accept": Accept, "notification": NotificationShape, "sandbox": SandboxShape}
-    value: Any = parts[part](**{name: given}) if part else given
-    field, words = refusal(Profile, **{part or name: value})
+    ]
+    for key, given, unknown, allowed in cases:
+        part, _, name = key.rpartition(".")
+        parts = {"accept": Accept, "notification": NotificationShape, "sandbox": SandboxShape}
+        value: Any = parts[part](**{name: given}) if part else given
+        field, words = refusal(Profile, **{part or name: value})
 
-    assert words.startswith(f"{key} must not hold {unknown!r}; allowed are ")
-    assert allowed in words
-    assert (f"{key}.{unknown}" if isinstance(given, dict) else key) == field
+        assert words.startswith(f"{key} must not hold {unknown!r}; allowed are ")
+        assert allowed in words
+        assert (f"{key}.{unknown}" if isinstance(given, dict) else key) == field
 
 
-@pytest.mark.parametrize(
-    ("key", "wanted"),
-    [
-        ("accept", "an Accept"),
-        ("signature", "a SignatureScheme or a RequestScheme"),
-        ("payment_status", "a Parameter"),
-        ("amount_unit", "one of 'minor', 'major'"),
-    ],
-)
-@pytest.mark.parametrize("wrong", [{"name": "x"}, 5, SortedPairs])
-def test_a_part_is_of_its_class(key: str, wanted: str, wrong: Any) -> None:
+def test_a_part_is_of_its_class() -> None:
     """A part of the wrong type, such as a dict or a class, is refused when the profile is made."""
-    assert (key, f"{key} must be {wanted}, not {wrong!r}") == refusal(Profile, **{key: wrong})
+    for wrong in [{"name": "x"}, 5, SortedPairs]:
+        for key, wanted in [
+            ("accept", "an Accept"),
+            ("signature", "a SignatureScheme or a RequestScheme"),
+            ("payment_status", "a Parameter"),
+            ("amount_unit", "one of 'minor', 'major'"),
+        ]:
+            assert (key, f"{key} must be {wanted}, not {wrong!r}") == refusal(Profile, **{key: wrong})
 
 
 @pytest.mark.parametrize("name", OURS.values())
@@ -82,69 +77,67 @@ def test_reserved_name_is_refused(name: str, key: str, make: Any) -> None:
     assert (field, f"{field} must not set {name}, because payasync sets it") == refusal(Profile, **make(name))
 
 
-@pytest.mark.parametrize(("name", "value"), [("X-Api-Version", "2024-01-01"), ("X-A!#$%&'*+.^_`|~9", 'a b;c="d"')])
-def test_headers_of_visible_ascii_are_taken(name: str, value: str) -> None:
+def test_headers_of_visible_ascii_are_taken() -> None:
     """A header name may be any RFC 9110 token. A value may be visible ASCII with spaces inside."""
-    assert {name: value} == Profile(headers={name: value}).headers
+    for name, value in [("X-Api-Version", "2024-01-01"), ("X-A!#$%&'*+.^_`|~9", 'a b;c="d"')]:
+        assert {name: value} == Profile(headers={name: value}).headers
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+def test_header_that_breaks_the_request_apart_is_refused() -> None:
+    """Control characters and non-ASCII in a header are refused. The error does not show the value."""
+    for name, value in [
         *(("X-A", value) for value in ("1\r\nX-B: 2", "1\n", "1\r", "", " 1", "1 ", "\x00", "1\t2", "é")),
         *((name, "1") for name in ("X-A\r\nX-B", "X-A\n", "X-A:", "X A", "", "Ünder")),
-    ],
-)
-def test_header_that_breaks_the_request_apart_is_refused(name: Any, value: Any) -> None:
-    """Control characters and non-ASCII in a header are refused. The error does not show the value."""
-    words = f"headers: {name!r} must be of visible ASCII characters"
+    ]:
+        words = f"headers: {name!r} must be of visible ASCII characters"
 
-    assert (f"headers.{name}", words) == refusal(Profile, headers={"X-Fine": "1", name: value})
+        assert (f"headers.{name}", words) == refusal(Profile, headers={"X-Fine": "1", name: value})
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    list(combinations(("ok", "not_executed", "unauthenticated", "retryable", "duplicate", "absent"), 2)),
-)
-def test_a_code_means_one_thing(one: str, other: str) -> None:
+def test_a_code_means_one_thing() -> None:
     """A code must not be in two lists, because it would have two meanings."""
-    lists: dict[str, Any] = {one: ["A", 7], other: [8, 7]}
-    answer = AnswerShape(ok=lists.pop("ok", ()))
-    first, field = "answer.ok" if one == "ok" else f"codes.{one}", f"codes.{other}"
-    words = f"{first} and {field} both hold 7: keep it in the one that it means"
+    for one, other in list(
+        combinations(("ok", "not_executed", "unauthenticated", "retryable", "duplicate", "absent"), 2)
+    ):
+        lists: dict[str, Any] = {one: ["A", 7], other: [8, 7]}
+        answer = AnswerShape(ok=lists.pop("ok", ()))
+        first, field = "answer.ok" if one == "ok" else f"codes.{one}", f"codes.{other}"
+        words = f"{first} and {field} both hold 7: keep it in the one that it means"
 
-    assert (field, words) == refusal(Profile, answer=answer, codes=ResultCodes(**lists))
+        assert (field, words) == refusal(Profile, answer=answer, codes=ResultCodes(**lists))
 
 
-@pytest.mark.parametrize("identifier", ["[", "(", "*", "a{99999999999999999999}", "(" * 5_000])
-def test_identifier_must_be_a_pattern(identifier: str) -> None:
+def test_identifier_must_be_a_pattern() -> None:
     """An `identifier` pattern that does not compile is refused when the profile is made."""
-    field, words = refusal(Profile, identifier=identifier)
+    for identifier in ["[", "(", "*", "a{99999999999999999999}", "(" * 5_000]:
+        field, words = refusal(Profile, identifier=identifier)
 
-    assert "identifier" == field
-    assert words.startswith("identifier must be a regular expression")
+        assert "identifier" == field
+        assert words.startswith("identifier must be a regular expression")
 
 
-@pytest.mark.parametrize("argument", OPEN_FIELDS)
-@pytest.mark.parametrize("answered", [{}, dict.fromkeys(OPEN_FIELDS, "")], ids=["not given", "empty"])
-def test_open_wire_name_says_what_to_put_there(argument: str, answered: dict[str, str]) -> None:
+def test_open_wire_name_says_what_to_put_there() -> None:
     """If a wire name is missing or empty, the error names its key and says what belongs there."""
-    profile = Profile(fields=answered)
-    with pytest.raises(NotConfiguredError, match=f"fields.{argument} is open: .* as 'fields.{argument}'$") as caught:
-        profile.wire_name(argument)
+    for answered in [{}, dict.fromkeys(OPEN_FIELDS, "")]:
+        for argument in OPEN_FIELDS:
+            profile = Profile(fields=answered)
+            with pytest.raises(
+                NotConfiguredError, match=f"fields.{argument} is open: .* as 'fields.{argument}'$"
+            ) as caught:
+                profile.wire_name(argument)
 
-    assert f"fields.{argument}" == caught.value.field
-    assert OPEN_FIELDS[argument] in str(caught.value)
-    assert "theirs" == Profile(fields={argument: "theirs"}).wire_name(argument)
+            assert f"fields.{argument}" == caught.value.field
+            assert OPEN_FIELDS[argument] in str(caught.value)
+            assert "theirs" == Profile(fields={argument: "theirs"}).wire_name(argument)
 
 
-@pytest.mark.parametrize("value", [float("nan"), object(), b"text", 2**64])
-def test_constants_are_json(value: object) -> None:
+def test_constants_are_json() -> None:
     """A constant that is not JSON is refused when the profile is made."""
-    field, words = refusal(Profile, constants={"*": {"fine": 1, "odd": value}})
+    for value in [float("nan"), object(), b"text", 2**64]:
+        field, words = refusal(Profile, constants={"*": {"fine": 1, "odd": value}})
 
-    assert "constants.*.odd" == field
-    assert words.startswith("constants.*.odd must be JSON, without ")
+        assert "constants.*.odd" == field
+        assert words.startswith("constants.*.odd must be JSON, without ")
 
 
 def test_constants_are_the_profiles_own() -> None:

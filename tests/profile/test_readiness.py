@@ -26,9 +26,9 @@ def missing(group: Group, toml: str = "") -> list[str]:
     return [f"{each.thing}: {', '.join(each.keys)}" for each in readiness(group, toml).missing]
 
 
-@pytest.mark.parametrize(
-    ("group", "expected"),
-    [
+def test_empty_profile() -> None:
+    """An empty profile is ready for nothing, and each group names at most three things, each with its keys."""
+    cases: list[tuple[Group, list[str]]] = [
         ("payments", ["how to query it: status.payment.name", "its states: answer.payment_status, states.payment"]),
         (
             "orders",
@@ -60,12 +60,10 @@ def missing(group: Group, toml: str = "") -> list[str]:
             "notifications",
             ["verification: notification.verification", "acknowledgement: notification.ack_status"],
         ),
-    ],
-)
-def test_empty_profile(group: Group, expected: list[str]) -> None:
-    """An empty profile is ready for nothing, and each group names at most three things, each with its keys."""
-    assert expected == missing(group)
-    assert (False, False) == (readiness(group).ready, readiness(group).begun)
+    ]
+    for group, expected in cases:
+        assert expected == missing(group)
+        assert (False, False) == (readiness(group).ready, readiness(group).begun)
 
 
 ABSENT: Final = """codes.absent = ["N"]
@@ -117,12 +115,12 @@ def test_least_profile_of_a_group(group: Group) -> None:
     assert all(missing(group, "\n".join(keys[:place] + keys[place + 1 :])) for place in range(len(keys)))
 
 
-@pytest.mark.parametrize("group", READY)
-def test_other_groups_stay_alone(group: Group) -> None:
+def test_other_groups_stay_alone() -> None:
     """A profile of one group begins no other one, but for refunds, whose query recovery needs as well."""
-    begun = [each.group for each in inspect_groups(Profile.from_toml(READY[group])) if each.begun]
+    for group in READY:
+        begun = [each.group for each in inspect_groups(Profile.from_toml(READY[group])) if each.begun]
 
-    assert (["refunds", "recovery"] if group == "recovery" else [group]) == begun
+        assert (["refunds", "recovery"] if group == "recovery" else [group]) == begun
 
 
 async def pay(session: Session, sandbox: Sandbox, group: str) -> list[Response]:
@@ -144,15 +142,15 @@ async def pay(session: Session, sandbox: Sandbox, group: str) -> list[Response]:
     return [placed, await session.orders.query("T1"), await session.orders.close("T1")]
 
 
-@pytest.mark.parametrize("group", ["payments", "orders", "refunds", "subscriptions"])
-async def test_ready_group_can_be_called(group: Group) -> None:
+async def test_ready_group_can_be_called() -> None:
     """If a group is ready, no method of the group asks for a key, and each response has a state."""
-    profile = Profile.from_toml(READY[group])
-    async with Sandbox(profile=profile) as sandbox, sandbox.session() as session:
-        responses = await pay(session, sandbox, group)
+    for group in ["payments", "orders", "refunds", "subscriptions"]:
+        profile = Profile.from_toml(READY[group])
+        async with Sandbox(profile=profile) as sandbox, sandbox.session() as session:
+            responses = await pay(session, sandbox, group)
 
-    assert responses
-    assert all(hasattr(each, "state") for each in responses)
+        assert responses
+        assert all(hasattr(each, "state") for each in responses)
 
 
 ABSENT_BY_QUERY: Final = """codes."orders.query".absent = ["N"]
@@ -170,9 +168,9 @@ states = {order = {paid = ["P"]}, refund = {succeeded = ["S"]}}
 ANSWERS: Final = 'answer = {signature = "sign"}\n'
 
 
-@pytest.mark.parametrize(
-    ("group", "toml", "expected"),
-    [
+def test_what_is_missing() -> None:
+    """What a group needs depends on what the profile says of other points."""
+    cases: list[tuple[Group, str, list[str]]] = [
         # What a group needs follows from what is signed.
         ("payments", f'signed = ["payments.create"]\n{READY["payments"]}', [SIGNING]),
         ("payments", f"answer.signature = 'sign'\n{READY['payments']}", [SIGNING]),
@@ -265,20 +263,19 @@ ANSWERS: Final = 'answer = {signature = "sign"}\n'
         ),
         # Where the file tells all kinds, nothing is needed for a kind that the service never sends.
         ("notifications", f"signed = []\n{CONFIRMED}".replace('out_refund_no = "r"', 'kinds = {payment = ["P"]}'), []),
-    ],
-)
-def test_what_is_missing(group: Group, toml: str, expected: list[str]) -> None:
-    """What a group needs depends on what the profile says of other points."""
-    assert expected == missing(group, toml)
+    ]
+    for group, toml, expected in cases:
+        assert expected == missing(group, toml)
 
 
-@pytest.mark.parametrize("group", ["payments", "orders", "refunds", "subscriptions"])
-def test_codes_of_success_need_a_place(group: Group) -> None:
+def test_codes_of_success_need_a_place() -> None:
     """A group is not ready with `answer.ok` alone: nothing reads its codes, and a refusal in HTTP 200 is a success."""
-    code = "the result code: answer.code"
+    cases: list[Group] = ["payments", "orders", "refunds", "subscriptions"]
+    for group in cases:
+        code = "the result code: answer.code"
 
-    assert code == missing(group, "[answer]\nok = [0]")[0]
-    assert code not in missing(group, '[answer]\nok = [0]\ncode = "c"')
+        assert code == missing(group, "[answer]\nok = [0]")[0]
+        assert code not in missing(group, '[answer]\nok = [0]\ncode = "c"')
 
 
 def test_own_scheme_answers_signatures() -> None:

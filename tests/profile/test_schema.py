@@ -1,7 +1,7 @@
 """The parts of a profile: which values they accept and refuse, and how they compare codes and states."""
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, get_args, get_origin
 
@@ -73,16 +73,17 @@ def made(field: str, value: Any) -> Any:
     return getattr(SHAPES[section](**{name: value}), name)
 
 
-@pytest.mark.parametrize("shape", [*SHAPES.values(), SortedPairs])
-def test_shapes_are_frozen_values(shape: Shape) -> None:
+def test_shapes_are_frozen_values() -> None:
     """A part of a profile is frozen, compares by value and pickles. An unknown key is refused."""
-    part = shape()
-    with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        setattr(part, attrs.fields(type(part))[0].name, "x")
-    with pytest.raises(TypeError, match="curency"):
-        shape(curency=["CAD"])
+    shapes: list[Shape] = [*SHAPES.values(), SortedPairs]
+    for shape in shapes:
+        part = shape()
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(part, attrs.fields(type(part))[0].name, "x")
+        with pytest.raises(TypeError, match="curency"):
+            shape(curency=["CAD"])
 
-    assert part == pickle.loads(pickle.dumps(part))  # noqa: S301 - made in the same line
+        assert part == pickle.loads(pickle.dumps(part))  # noqa: S301 - made in the same line
 
 
 @pytest.mark.parametrize(("field", "wanted"), LISTS.items())
@@ -105,50 +106,53 @@ NO_LISTS: Final[tuple[Any, ...]] = (
 )
 
 
-@pytest.mark.parametrize(("field", "wanted"), LISTS.items())
-def test_a_value_is_no_list(field: str, wanted: str) -> None:
+def test_a_value_is_no_list() -> None:
     """A single value is not accepted as a list: `ok="SUCCESS"` would mean the codes S, U, C and E."""
-    given = [[*FITTING[wanted], *wrong] if isinstance(wrong, list) else wrong for wrong in NO_LISTS]
-    expected = [(field, f"{field} must be {wanted}, not {each!r}") for each in given]
+    for field, wanted in LISTS.items():
+        given = [[*FITTING[wanted], *wrong] if isinstance(wrong, list) else wrong for wrong in NO_LISTS]
+        expected = [(field, f"{field} must be {wanted}, not {each!r}") for each in given]
 
-    assert expected == [refusal(made, field, each) for each in given]
+        assert expected == [refusal(made, field, each) for each in given]
 
 
-@pytest.mark.parametrize(("field", "entry"), TABLES.items())
-def test_a_table_of_lists_is_its_own(field: str, entry: tuple[str, str]) -> None:
+def test_a_table_of_lists_is_its_own() -> None:
     """A table is copied, together with its lists."""
-    key, wanted = entry
-    given = {key: list(FITTING[wanted])}
-    found = made(field, given)
-    given[key].append("C")
-    given["x"] = []
+    for field, entry in TABLES.items():
+        key, wanted = entry
+        given = {key: list(FITTING[wanted])}
+        found = made(field, given)
+        given[key].append("C")
+        given["x"] = []
 
-    assert {key: tuple(FITTING[wanted])} == found
+        assert {key: tuple(FITTING[wanted])} == found
 
 
-@pytest.mark.parametrize(("field", "entry"), TABLES.items())
-@pytest.mark.parametrize("wrong", ["PAID", 0, None, [False], ["A", 1.5]])
-def test_a_value_in_a_table_is_no_list(field: str, entry: tuple[str, str], wrong: Any) -> None:
+def test_a_value_in_a_table_is_no_list() -> None:
     """In a table, a single value is not accepted as a list: `{"paid": "PAID"}` is refused with its key."""
-    key, wanted = entry
-    words = f"{field} must be a table of names, each with {wanted}, not {key!r} with {wrong!r}"
+    for wrong in ["PAID", 0, None, [False], ["A", 1.5]]:
+        for field, entry in TABLES.items():
+            key, wanted = entry
+            words = f"{field} must be a table of names, each with {wanted}, not {key!r} with {wrong!r}"
 
-    assert (f"{field}.{key}", words) == refusal(made, field, {"x": [], key: wrong})
+            assert (f"{field}.{key}", words) == refusal(made, field, {"x": [], key: wrong})
 
 
-@pytest.mark.parametrize("wrong", [["paid"], "paid", None, [("paid", ["A"])]])
-def test_a_value_is_no_table(wrong: Any) -> None:
+def test_a_value_is_no_table() -> None:
     """A list or a text in place of a table is refused with `ConfigurationError`."""
-    for field, wanted in [("accept.length", "an integer"), *((field, wanted) for field, (_, wanted) in TABLES.items())]:
-        words = f"{field} must be a table of names, each with {wanted}, not {wrong!r}"
+    for wrong in [["paid"], "paid", None, [("paid", ["A"])]]:
+        for field, wanted in [
+            ("accept.length", "an integer"),
+            *((field, wanted) for field, (_, wanted) in TABLES.items()),
+        ]:
+            words = f"{field} must be a table of names, each with {wanted}, not {wrong!r}"
 
-        assert (field, words) == refusal(made, field, wrong)
+            assert (field, words) == refusal(made, field, wrong)
 
 
-@pytest.mark.parametrize(("field", "wrong"), [*((field, None) for field in PATHS), (PATHS[0], 5), (PATHS[0], b"a")])
-def test_a_path_or_a_text_is_one(field: str, wrong: Any) -> None:
+def test_a_path_or_a_text_is_one() -> None:
     """A path or a body that is not a text is refused."""
-    assert (field, f"{field} must be a text, not {wrong!r}") == refusal(made, field, wrong)
+    for field, wrong in [*((field, None) for field in PATHS), (PATHS[0], 5), (PATHS[0], b"a")]:
+        assert (field, f"{field} must be a text, not {wrong!r}") == refusal(made, field, wrong)
 
 
 AMOUNT: Final = "accept.amount"
@@ -252,29 +256,26 @@ RULES: Final[list[tuple[str, str, list[Any]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("field", "wanted", "wrong"), RULES)
-def test_a_value_breaks_a_rule(field: str, wanted: str, wrong: Sequence[Any]) -> None:
+def test_a_value_breaks_a_rule() -> None:
     """A value that would have no effect is refused with the rule, and nothing is converted."""
-    expected = [(field, f"{field} must be {wanted}, not {each!r}") for each in wrong]
+    for field, wanted, wrong in RULES:
+        expected = [(field, f"{field} must be {wanted}, not {each!r}") for each in wrong]
 
-    assert expected == [refusal(made, field, each) for each in wrong]
+        assert expected == [refusal(made, field, each) for each in wrong]
 
 
-@pytest.mark.parametrize(
-    ("field", "entry", "wanted", "wrong"),
-    [
+def test_an_entry_of_a_table_breaks_a_rule() -> None:
+    """The error about an entry of a table names the entry."""
+    for field, entry, wanted, wrong in [
         ("accept.length", "subject", "1 or more", 0),
         ("sandbox.codes", "absent", "a code that is not empty", ""),
         ("sandbox.constants", "at", "JSON", datetime(2027, 1, 31)),  # noqa: DTZ001 - as TOML has it
         ("sandbox.constants", "nan", "JSON", [float("nan")]),
         *(("answer.must", "live", A_SCALAR, wrong) for wrong in NO_SCALARS),
-    ],
-)
-def test_an_entry_of_a_table_breaks_a_rule(field: str, entry: str, wanted: str, wrong: Any) -> None:
-    """The error about an entry of a table names the entry."""
-    found, words = refusal(made, field, {"body": 1, entry: wrong})
+    ]:
+        found, words = refusal(made, field, {"body": 1, entry: wrong})
 
-    assert (f"{field}.{entry}", True) == (found, words.startswith(f"{field}.{entry} must be {wanted}, not "))
+        assert (f"{field}.{entry}", True) == (found, words.startswith(f"{field}.{entry} must be {wanted}, not "))
 
 
 def test_parameter() -> None:
@@ -291,36 +292,33 @@ def test_a_code_needs_to_know_success() -> None:
     assert ("answer.ok", True) == (field, "must list the codes that mean success" in words)
 
 
-@pytest.mark.parametrize(("thing", "names"), STATES.items())
-def test_our_names_of_states(thing: str, names: list[str]) -> None:
+def test_our_names_of_states() -> None:
     """Each state name of payasync can be mapped, and is found by the service's value. Other names are refused."""
-    states = States(**{thing: {name: [name.upper()] for name in names}})
-    field, words = refusal(States, **{thing: {"payed": ["A"], "done": ["B"]}})
+    for thing, names in STATES.items():
+        states = States(**{thing: {name: [name.upper()] for name in names}})
+        field, words = refusal(States, **{thing: {"payed": ["A"], "done": ["B"]}})
 
-    assert names == [states.name(thing, name.upper()) for name in names]
-    assert f"states.{thing}.done" == field
-    assert words.startswith(f"states.{thing} must not hold done, payed; allowed are ")
-    assert all(name in words for name in names)
+        assert names == [states.name(thing, name.upper()) for name in names]
+        assert f"states.{thing}.done" == field
+        assert words.startswith(f"states.{thing} must not hold done, payed; allowed are ")
+        assert all(name in words for name in names)
 
 
-@pytest.mark.parametrize(
-    ("table", "second"),
-    [
+def test_a_value_has_one_meaning() -> None:
+    """A state value listed twice, under one name or two, is refused."""
+    for table, second in [
         ({"paid": ["A"], "closed": ["A"]}, "closed"),
         ({"paid": ["A", "A"]}, "paid"),
         ({"paid": ["A", "B"], "pending": [0, "B"]}, "pending"),
-    ],
-)
-def test_a_value_has_one_meaning(table: dict[str, list[str | int]], second: str) -> None:
-    """A state value listed twice, under one name or two, is refused."""
-    field, words = refusal(States, order=table)
+    ]:
+        field, words = refusal(States, order=table)
 
-    assert (f"states.order.{second}", True) == (field, "two meanings" in words)
+        assert (f"states.order.{second}", True) == (field, "two meanings" in words)
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
+def test_states_compare_by_type_and_value() -> None:
+    """State values compare by type and value: `0` is neither `False` nor `"0"`."""
+    for value, expected in [
         (0, "pending"),
         ("0", "paid"),
         (1, "closed"),
@@ -332,26 +330,22 @@ def test_a_value_has_one_meaning(table: dict[str, list[str | int]], second: str)
         ("1", None),
         ([], None),
         ({"a": 1}, None),
-    ],
-    ids=repr,
-)
-def test_states_compare_by_type_and_value(value: object, expected: str | None) -> None:
-    """State values compare by type and value: `0` is neither `False` nor `"0"`."""
-    states = States(order={"pending": [0], "paid": ["0"], "closed": [1], "failed": [""]}, refund={"failed": ["1"]})
+    ]:
+        states = States(order={"pending": [0], "paid": ["0"], "closed": [1], "failed": [""]}, refund={"failed": ["1"]})
 
-    assert expected == states.name("order", value)
-    assert states.name("subscription", value) is None
+        assert expected == states.name("order", value)
+        assert states.name("subscription", value) is None
 
 
-@pytest.mark.parametrize("wrong", [["refunds.create"], "absent", {"refunds.create": ["A"]}])
-def test_codes_of_operations_are_tables(wrong: Any) -> None:
+def test_codes_of_operations_are_tables() -> None:
     """The codes of an operation are a table of lists, which is copied; anything else is refused."""
-    given = {"refunds.create": {"absent": ["A"]}}
-    codes = ResultCodes(by_operation=given)
-    given["refunds.create"]["absent"].append("B")
+    for wrong in [["refunds.create"], "absent", {"refunds.create": ["A"]}]:
+        given = {"refunds.create": {"absent": ["A"]}}
+        codes = ResultCodes(by_operation=given)
+        given["refunds.create"]["absent"].append("B")
 
-    assert {"refunds.create": {"absent": ("A",)}} == codes.by_operation
-    assert str(refusal(ResultCodes, by_operation=wrong)[0]).startswith("codes.by_operation")
+        assert {"refunds.create": {"absent": ("A",)}} == codes.by_operation
+        assert str(refusal(ResultCodes, by_operation=wrong)[0]).startswith("codes.by_operation")
 
 
 def test_codes_only_in_failures() -> None:
@@ -370,25 +364,27 @@ def test_address_is_given_once() -> None:
     assert "answer.redirect_url both give the customer's address" in words
 
 
-@pytest.mark.parametrize("field", LOCATED)
-def test_paths(field: str) -> None:
+def test_paths() -> None:
     """A path consists of names and list positions, separated by dots; an empty path leaves the point open."""
-    paths = ["", "a", "data.sign", "a.0.b", "a b.c:d"]
+    for field in LOCATED:
+        paths = ["", "a", "data.sign", "a.0.b", "a b.c:d"]
 
-    assert paths == [made(field, path) for path in paths]
+        assert paths == [made(field, path) for path in paths]
 
 
-@pytest.mark.parametrize("paths", [["header:X-Id"], ["a..b"], ["outTradeNo", ""], ["a", ".b"]])
-def test_the_paths_of_an_event_have_no_empty_step(paths: list[str]) -> None:
+def test_the_paths_of_an_event_have_no_empty_step() -> None:
     """An invalid path in `notification.id` is refused; the error names the kind of notification."""
-    expected = f"notification.id.refund must be a list, each of it {A_PATH}, not {paths!r}"
+    for paths in [["header:X-Id"], ["a..b"], ["outTradeNo", ""], ["a", ".b"]]:
+        expected = f"notification.id.refund must be a list, each of it {A_PATH}, not {paths!r}"
 
-    assert ("notification.id.refund", expected) == refusal(NotificationShape, id={"payment": ["a.b"], "refund": paths})
+        assert ("notification.id.refund", expected) == refusal(
+            NotificationShape, id={"payment": ["a.b"], "refund": paths}
+        )
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
+def test_a_value_keeps_the_rules() -> None:
+    """Values within the rules are accepted, such as the limits of each range."""
+    for field, value in [
         *(("answer.request_id", place) for place in ("", "meta.id", "header", "header.id", "header:X-Request-Id")),
         (AMOUNT, ()),
         (AMOUNT, (1, 1)),
@@ -406,24 +402,18 @@ def test_the_paths_of_an_event_have_no_empty_step(paths: list[str]) -> None:
         *(("answer.total_amt", path) for path in (None, "", "a.b")),
         *((f"http.{name}", statuses) for name in ("not_executed", "absent") for statuses in ((), (400,), (428, 499))),
         *((f"notification.{name}", status) for name in ("ack_status", "nack_status") for status in (None, 200, 599)),
-    ],
-)
-def test_a_value_keeps_the_rules(field: str, value: Any) -> None:
-    """Values within the rules are accepted, such as the limits of each range."""
-    assert value == made(field, value)
+    ]:
+        assert value == made(field, value)
 
 
-@pytest.mark.parametrize(
-    ("amount", "currency", "unit", "expected"),
-    [
+def test_amount_as_a_customer_reads_it() -> None:
+    """An amount is shown with two decimals, or as its currency or the profile's unit requires."""
+    for amount, currency, unit, expected in [
         (450, "CAD", "minor", "4.50 CAD"),
         (5, "cad", "", "0.05 CAD"),
         (123_456_789, "USD", "minor", "1,234,567.89 USD"),
         (450, "JPY", "minor", "450 JPY"),
         (1005, "KWD", "minor", "1.005 KWD"),
         (450, "CAD", "major", "450 CAD"),
-    ],
-)
-def test_amount_as_a_customer_reads_it(amount: int, currency: str, unit: str, expected: str) -> None:
-    """An amount is shown with two decimals, or as its currency or the profile's unit requires."""
-    assert expected == format_amount(amount, currency, unit)
+    ]:
+        assert expected == format_amount(amount, currency, unit)

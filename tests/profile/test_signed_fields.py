@@ -143,17 +143,15 @@ def saying(shape: dict[str, Any]) -> Profile:
     return evolve(SAYING, answer=AnswerShape(**shape))
 
 
-@pytest.mark.parametrize("shape", NOTHING_OF_ITS_OWN.values(), ids=NOTHING_OF_ITS_OWN)
-@pytest.mark.parametrize(
-    "keys", [(), (OWN_KEY,), ("key of the service", OWN_KEY)], ids=["none", "same", "among others"]
-)
-def test_request_that_is_sent_back_would_pass(shape: dict[str, Any], keys: tuple[str, ...]) -> None:
+def test_request_that_is_sent_back_would_pass() -> None:
     """If one key signs both ways, a session needs a signed response field that no request holds."""
-    field, words = refusal(session, saying(shape), *keys)
+    for keys in [(), (OWN_KEY,), ("key of the service", OWN_KEY)]:
+        for shape in NOTHING_OF_ITS_OWN.values():
+            field, words = refusal(session, saying(shape), *keys)
 
-    assert "answer.signature" == field
-    assert "covers nothing that only a response says" in words
-    assert "credentials.service_keys" in words
+            assert "answer.signature" == field
+            assert "covers nothing that only a response says" in words
+            assert "credentials.service_keys" in words
 
 
 def test_idempotency_key_is_no_proof() -> None:
@@ -164,41 +162,36 @@ def test_idempotency_key_is_no_proof() -> None:
     assert "answer.signature" == refusal(session, evolve(profile, idempotency=Idempotency(field="requestKey")))[0]
 
 
-@pytest.mark.parametrize(
-    "point", ["code", "message", "request_id", "payment_id", "payment_status", "redirect_url", "order_status"]
-)
-@pytest.mark.parametrize("at", ["own", "own.inner"])
-def test_what_only_a_response_says(point: str, at: str) -> None:
+def test_what_only_a_response_says() -> None:
     """One signed path that no request holds is enough."""
-    ok = {"ok": ("0",)} if point == "code" else {}
-    profile = saying({"signature": "sign", point: at, **ok})
+    for at in ["own", "own.inner"]:
+        for point in ["code", "message", "request_id", "payment_id", "payment_status", "redirect_url", "order_status"]:
+            ok = {"ok": ("0",)} if point == "code" else {}
+            profile = saying({"signature": "sign", point: at, **ok})
 
-    assert session(profile).profile is profile
+            assert session(profile).profile is profile
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [
+def test_several_paths_that_only_a_response_has() -> None:
+    """If each path of the code or the message is signed, they are proof; so is a part of the address."""
+    cases: list[dict[str, Any]] = [
         {"signature": "sign", "code": ["own.code", "code"], "ok": ("0",)},
         {**INSIDE, "message": ["data.msg"]},
         {**INSIDE, "message": ["data.msg", "data.words"], "code": "code", "code_optional": True, "payment_id": "no"},
         {**INSIDE, "redirect_template": "https://pay.example/{gatewayNo}?amount={amount}"},
-    ],
-    ids=["codes", "one message", "code is optional", "part of the address"],
-)
-def test_several_paths_that_only_a_response_has(shape: dict[str, Any]) -> None:
-    """If each path of the code or the message is signed, they are proof; so is a part of the address."""
-    profile = saying(shape)
+    ]
+    for shape in cases:
+        profile = saying(shape)
 
-    assert session(profile).profile is profile
+        assert session(profile).profile is profile
 
 
-@pytest.mark.parametrize("shape", NOTHING_OF_ITS_OWN.values(), ids=NOTHING_OF_ITS_OWN)
-def test_service_with_a_key_of_its_own(shape: dict[str, Any]) -> None:
+def test_service_with_a_key_of_its_own() -> None:
     """If the service signs with its own key, no such field is needed."""
-    profile = saying(shape)
+    for shape in NOTHING_OF_ITS_OWN.values():
+        profile = saying(shape)
 
-    assert profile is session(profile, "key of the service").profile
+        assert profile is session(profile, "key of the service").profile
 
 
 def test_service_with_a_pair_of_keys(tmp_path: Path) -> None:
@@ -265,23 +258,20 @@ async def test_no_request_says_what_a_response_is_recognised_by(name: str) -> No
         )
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
+async def test_text_that_could_be_split_into_it() -> None:
+    """A signed request must not hold a text that contains such a field after a separator."""
+    cases: list[dict[str, Any]] = [
         {"body": "a&code=OK"},
         {"subject": "&state=", "body": "a=b & code=1"},
         {"notify_url": "https://shop.example/?a=1&code=2"},
         {"extra": {"memo": "a&code=OK"}},
         {"extra": {"memo": [{"a": "x&state=1"}]}},
-    ],
-    ids=["body", "subject", "address", "extra", "nested"],
-)
-async def test_text_that_could_be_split_into_it(given: dict[str, Any]) -> None:
-    """A signed request must not hold a text that contains such a field after a separator."""
-    error = await refused(BELIEVED, "place", total_amt=450, currency="CAD", **given)
+    ]
+    for given in cases:
+        error = await refused(BELIEVED, "place", total_amt=450, currency="CAD", **given)
 
-    assert error.rule in {"free of '&code='", "free of '&state='"}
-    assert error.field in {"body", "subject", "notifyUrl", "memo"}
+        assert error.rule in {"free of '&code='", "free of '&state='"}
+        assert error.field in {"body", "subject", "notifyUrl", "memo"}
 
 
 def test_nested_value_is_searched_as_it_is_signed() -> None:
@@ -302,25 +292,21 @@ async def test_text_of_a_request_of_ones_own_that_could_be_split() -> None:
     assert ("body", "free of '&code='", "&code=") == (error.field, error.rule, error.value)
 
 
-@pytest.mark.parametrize(
-    ("profile", "keys"),
-    [
+async def test_requests_say_what_they_like_elsewhere() -> None:
+    """If an echoed request could not pass as a response, such fields and texts are sent."""
+    for profile, keys in [
         (BELIEVED, ("key of the service",)),
         (evolve(BELIEVED, answer=evolve(BELIEVED.answer, signature="")), ()),
         (evolve(BELIEVED, signed=[]), ()),
-    ],
-    ids=["key of its own", "not signed", "requests not signed"],
-)
-async def test_requests_say_what_they_like_elsewhere(profile: Profile, keys: tuple[str, ...]) -> None:
-    """If an echoed request could not pass as a response, such fields and texts are sent."""
-    with Recorder() as service:
-        async with paying(service, profile, *keys) as pay:
-            with pytest.raises(OutcomeUnknownError):
-                await pay.orders.place(total_amt=450, currency="CAD", body="a&code=OK", extra={"code": "OK"})
-            with pytest.raises(OutcomeUnknownError):
-                await pay.request("POST", "/x", fields={"code": "OK", "body": "a&code=OK"}, signed=bool(keys))
+    ]:
+        with Recorder() as service:
+            async with paying(service, profile, *keys) as pay:
+                with pytest.raises(OutcomeUnknownError):
+                    await pay.orders.place(total_amt=450, currency="CAD", body="a&code=OK", extra={"code": "OK"})
+                with pytest.raises(OutcomeUnknownError):
+                    await pay.request("POST", "/x", fields={"code": "OK", "body": "a&code=OK"}, signed=bool(keys))
 
-    assert ["OK", "OK"] == [signatures.fields(each)["code"] for each in service.requests]
+        assert ["OK", "OK"] == [signatures.fields(each)["code"] for each in service.requests]
 
 
 async def test_texts_that_could_not_be_split() -> None:
@@ -337,9 +323,12 @@ async def test_texts_that_could_not_be_split() -> None:
 SENT_BACK: Final = "it may be a request that was sent back"
 
 
-@pytest.mark.parametrize(
-    ("state", "why"),
-    [
+async def test_what_leaves_no_trace_in_the_signature_proves_nothing() -> None:
+    """A field that the signature skips, such as an object or an empty text, does not make an echo a response.
+
+    The outcome of the write stays unknown.
+    """
+    for state, why in [
         ({}, SENT_BACK),
         ({"paid": True}, SENT_BACK),
         ([], SENT_BACK),
@@ -347,33 +336,26 @@ SENT_BACK: Final = "it may be a request that was sent back"
         ("", SENT_BACK),
         (None, "cannot be believed|not signed by the service"),
         ("PAID", "not signed by the service"),
-    ],
-    ids=repr,
-)
-async def test_what_leaves_no_trace_in_the_signature_proves_nothing(state: object, why: str) -> None:
-    """A field that the signature skips, such as an object or an empty text, does not make an echo a response.
-
-    The outcome of the write stays unknown.
-    """
-    shape = AnswerShape(signature="sign", order_status="state")
-    profile = Profile(signature=SortedPairs(**SCHEME, nested="omit"), answer=shape)
-    with Recorder() as first:
-        async with paying(first, profile) as pay:
-            with pytest.raises(OutcomeUnknownError):
-                await pay.orders.close("T1")
-    sent_back = {**signatures.fields(first.requests[0]), "state": state}
-    with Recorder(by_path={"/payment/closeorder": answer(body=json.dumps(sent_back).encode())}) as service:
-        async with paying(service, profile) as pay:
-            with pytest.raises(OutcomeUnknownError, match=why):
-                await pay.orders.close("T1")
+    ]:
+        shape = AnswerShape(signature="sign", order_status="state")
+        profile = Profile(signature=SortedPairs(**SCHEME, nested="omit"), answer=shape)
+        with Recorder() as first:
+            async with paying(first, profile) as pay:
+                with pytest.raises(OutcomeUnknownError):
+                    await pay.orders.close("T1")
+        sent_back = {**signatures.fields(first.requests[0]), "state": state}
+        with Recorder(by_path={"/payment/closeorder": answer(body=json.dumps(sent_back).encode())}) as service:
+            async with paying(service, profile) as pay:
+                with pytest.raises(OutcomeUnknownError, match=why):
+                    await pay.orders.close("T1")
 
 
-@pytest.mark.parametrize("document", [{}, {"data": []}, {"data": "x"}, {"data": None}, [{"no": "1"}]])
-def test_where_nothing_is_signed_nothing_is_read(document: Any) -> None:
+def test_where_nothing_is_signed_nothing_is_read() -> None:
     """If the signed object is missing or no object, nothing is read."""
-    signed = SignedFields("data", "sign")
+    for document in [{}, {"data": []}, {"data": "x"}, {"data": None}, [{"no": "1"}]]:
+        signed = SignedFields("data", "sign")
 
-    assert {"data": {}} == signed.read({"head": document, **(document if isinstance(document, dict) else {})})
+        assert {"data": {}} == signed.read({"head": document, **(document if isinstance(document, dict) else {})})
 
 
 def test_names_in_the_signed_object() -> None:

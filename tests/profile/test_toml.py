@@ -87,9 +87,9 @@ TOP: Final = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "key", "meant", "allowed"),
-    [
+def test_unknown_key() -> None:
+    """An unknown key is refused; the error gives its line, suggests a similar key, and lists the allowed ones."""
+    for text, key, meant, allowed in [
         ('nam = "x"', "nam", "name", TOP),
         ('[signature]\nencodng = "hex"', "signature.encodng", "encoding", ""),
         ('[status.payment]\nname = "x"\nplaces = "query"', "status.payment.places", "place", "name, place"),
@@ -100,22 +100,19 @@ TOP: Final = (
         ("[codes]\nby_operation = {}", "codes.by_operation", None, ""),
         ('[payment_status]\nname = "x"', "payment_status", "[status.payment]", TOP),
         ('[refund_status]\nname = "x"', "refund_status", "[status.refund]", ""),
-    ],
-)
-def test_unknown_key(text: str, key: str, meant: str | None, allowed: str) -> None:
-    """An unknown key is refused; the error gives its line, suggests a similar key, and lists the allowed ones."""
-    error = refused(Profile.from_toml, text)
+    ]:
+        error = refused(Profile.from_toml, text)
 
-    suggestion = f"did you mean {meant}? " if meant else ""
-    assert str(error).startswith(f"profile, line {error.line}: {key} is unknown: {suggestion}allowed are ")
-    assert str(error).endswith(f" {allowed}" if allowed else "")
-    assert key == error.field
-    assert key.rpartition(".")[2] in line_of(text, error)
+        suggestion = f"did you mean {meant}? " if meant else ""
+        assert str(error).startswith(f"profile, line {error.line}: {key} is unknown: {suggestion}allowed are ")
+        assert str(error).endswith(f" {allowed}" if allowed else "")
+        assert key == error.field
+        assert key.rpartition(".")[2] in line_of(text, error)
 
 
-@pytest.mark.parametrize(
-    ("text", "field", "why"),
-    [
+def test_wrong_type() -> None:
+    """A value of the wrong type is not converted: the error names the key and its line."""
+    for text, field, why in [
         ("name = 1", "name", "must be a text, not 1"),
         ('bearer = "payments.create"', "bearer", "must be a list, each of it a text, not 'payments.create'"),
         ("signature = 'md5'", "signature", "must be a table, not 'md5'"),
@@ -141,21 +138,18 @@ def test_unknown_key(text: str, key: str, meant: str | None, allowed: str) -> No
             f"codes {TABLE} a table of names, each with {CODES}, not 'refunds.create' with a dict",
         ),
         ("[status.payment]\nname = 1", "status.payment.name", "must be a text, not 1"),
-    ],
-)
-def test_wrong_type(text: str, field: str, why: str) -> None:
-    """A value of the wrong type is not converted: the error names the key and its line."""
-    error = refused(Profile.from_toml, text)
+    ]:
+        error = refused(Profile.from_toml, text)
 
-    said = f"{field} {why}" if why.startswith("must") else why
-    assert f"profile, line {error.line}: {said}" == str(error)
-    assert field == error.field
-    assert field.rpartition(".")[2] in line_of(text, error)
+        said = f"{field} {why}" if why.startswith("must") else why
+        assert f"profile, line {error.line}: {said}" == str(error)
+        assert field == error.field
+        assert field.rpartition(".")[2] in line_of(text, error)
 
 
-@pytest.mark.parametrize(
-    ("text", "field", "line", "why"),
-    [
+def test_contradiction() -> None:
+    """The error about contradicting values names the TOML key, and the line of the key or its table."""
+    for text, field, line, why in [
         ('bearer = ["payments.creat"]', "bearer", 1, "bearer must not hold 'payments.creat'; allowed are"),
         ('\n[signature]\nalgorithm = "md5"', "signature.key_param", 2, "signature.key_param must be given with"),
         ('[constants."*"]\nsign = "x"', "constants.*.sign", 2, 'constants."*".sign must not set sign'),
@@ -189,19 +183,16 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
                 "retryable, unauthenticated"
             ),
         ),
-    ],
-)
-def test_contradiction(text: str, field: str, line: int, why: str) -> None:
-    """The error about contradicting values names the TOML key, and the line of the key or its table."""
-    error = refused(Profile.from_toml, text)
+    ]:
+        error = refused(Profile.from_toml, text)
 
-    assert str(error).startswith(f"profile, line {line}: {why}")
-    assert (field, line) == (error.field, error.line)
+        assert str(error).startswith(f"profile, line {line}: {why}")
+        assert (field, line) == (error.field, error.line)
 
 
-@pytest.mark.parametrize(
-    ("text", "field", "written"),
-    [
+def test_operation_without_quotes() -> None:
+    """If an operation has no quotes in TOML, the error says so, with the key as it must be written and the line."""
+    for text, field, written in [
         ('[endpoints.orders.place]\npath = "/x"', "endpoints.orders.place", '[endpoints."orders.place"]'),
         ("[codes.refunds.create]\nabsent = [1]", "codes.refunds.create", '[codes."refunds.create"]'),
         ('[fields.orders.place]\ncurrency = "c"', "fields.orders.place", '[fields."orders.place"]'),
@@ -212,23 +203,20 @@ def test_contradiction(text: str, field: str, line: int, why: str) -> None:
             'accept.required."orders.place" = [...]',
         ),
         ('[sandbox.omits.orders]\nclose = ["*"]', "sandbox.omits.orders.close", 'sandbox.omits."orders.close" = [...]'),
-    ],
-)
-def test_operation_without_quotes(text: str, field: str, written: str) -> None:
-    """If an operation has no quotes in TOML, the error says so, with the key as it must be written and the line."""
-    error = refused(Profile.from_toml, f'name = "x"\n{text}')
-    operation = ".".join(field.split(".")[-2:])
+    ]:
+        error = refused(Profile.from_toml, f'name = "x"\n{text}')
+        operation = ".".join(field.split(".")[-2:])
 
-    assert str(error) == (
-        f"profile, line {error.line}: the operation {operation} must stand in quotes, because its name has a dot: "
-        f"{written}"
-    )
-    assert (field, 2 + text.startswith("[sandbox")) == (error.field, error.line)
+        assert str(error) == (
+            f"profile, line {error.line}: the operation {operation} must stand in quotes, because its name has a dot: "
+            f"{written}"
+        )
+        assert (field, 2 + text.startswith("[sandbox")) == (error.field, error.line)
 
 
-@pytest.mark.parametrize(
-    ("text", "field", "words"),
-    [
+def test_errors_write_keys_as_toml_does() -> None:
+    """Each key in the words of an error about TOML is written as in TOML; the field of the error is dotted."""
+    for text, field, words in [
         ('endpoints."orders.query".path = "x"', "endpoints.orders.query.path", 'endpoints."orders.query".path must be'),
         (
             'status.refund = {name = "no", place = "path"}\nendpoints."refunds.status".path = "/r/{identifier}"',
@@ -240,55 +228,46 @@ def test_operation_without_quotes(text: str, field: str, written: str) -> None:
             "endpoints.refunds.status.place",
             'endpoints."refunds.status".place and status.refund.place both give the place',
         ),
-    ],
-)
-def test_errors_write_keys_as_toml_does(text: str, field: str, words: str) -> None:
-    """Each key in the words of an error about TOML is written as in TOML; the field of the error is dotted."""
-    error = refused(Profile.from_toml, text)
+    ]:
+        error = refused(Profile.from_toml, text)
 
-    assert words in str(error)
-    assert field == error.field
+        assert words in str(error)
+        assert field == error.field
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "why"),
-    [
+def test_not_toml() -> None:
+    """A text that is not TOML is refused, with the line if the TOML parser gives one."""
+    for text, line, why in [
         ('name = "x"\nbearer = ', None, "profile: not TOML: Invalid value"),
         ('name = "x"\nbearer == []', 2, "profile, line 2: not TOML: Invalid value"),
         ("a\x00", 1, "profile, line 1: not TOML: "),
         ('name = "x"\nname = "y"\n', 2, "profile, line 2: not TOML: Cannot overwrite a value"),
         (f"name = {'1' * 5_000}", None, "profile: not TOML: "),
         (f"name = {'[' * 100_000}", None, "profile: not TOML: "),
-    ],
-    ids=["ends", "sign", "invisible", "twice", "long number", "deep"],
-)
-def test_not_toml(text: str, line: int | None, why: str) -> None:
-    """A text that is not TOML is refused, with the line if the TOML parser gives one."""
-    error = refused(Profile.from_toml, text)
+    ]:
+        error = refused(Profile.from_toml, text)
 
-    assert str(error).startswith(why)
-    assert ("profile", line) == (error.field, error.line)
+        assert str(error).startswith(why)
+        assert ("profile", line) == (error.field, error.line)
 
 
-@pytest.mark.parametrize("quote", ['"', "'"])
-def test_open_quote(quote: str) -> None:
+def test_open_quote() -> None:
     """The error about a quote that is left open names its line once, and asks about the quote."""
-    words = str(refused(Profile.from_toml, f"bearer = []\nname = {quote}x\nmark = {quote}y{quote}\n"))
+    for quote in ['"', "'"]:
+        words = str(refused(Profile.from_toml, f"bearer = []\nname = {quote}x\nmark = {quote}y{quote}\n"))
 
-    assert words.startswith("profile, line 2: not TOML: ")
-    assert words.endswith("(at column 10): is a quote left open?")
+        assert words.startswith("profile, line 2: not TOML: ")
+        assert words.endswith("(at column 10): is a quote left open?")
 
 
-@pytest.mark.parametrize(
-    ("path", "why"), [("/nowhere/service.toml", "No such file or directory"), (5, "not a path"), (b"a", "not a path")]
-)
-def test_unreadable_file(path: Any, why: str) -> None:
+def test_unreadable_file() -> None:
     """If a file cannot be read, the error names it and the reason. An argument of the wrong type is refused."""
-    field, words = refusal(Profile.from_toml, path if not isinstance(path, str) else None)
+    for path, why in [("/nowhere/service.toml", "No such file or directory"), (5, "not a path"), (b"a", "not a path")]:
+        field, words = refusal(Profile.from_toml, path if not isinstance(path, str) else None)
 
-    assert ("profile", f"profile: cannot read {path!r}: {why}") == refusal(Profile.from_file, path)
-    assert "profile" == field
-    assert words.startswith("profile must be a TOML text, not ")
+        assert ("profile", f"profile: cannot read {path!r}: {why}") == refusal(Profile.from_file, path)
+        assert "profile" == field
+        assert words.startswith("profile must be a TOML text, not ")
 
 
 @pytest.mark.parametrize(
@@ -335,22 +314,19 @@ def test_nothing_foreign_escapes(text: str) -> None:
     assert isinstance(profile, Profile)
 
 
-@pytest.mark.parametrize(
-    "above",
-    [
+def test_line_below_a_value_of_several_lines() -> None:
+    """Lines inside a text or list are not taken for keys or headers when the line of an error is counted."""
+    for above in [
         'name = """\nbearer = 1\n"""',
         "name = '''\n[signature]\n]\n'''",
         'signed = [ # ]\n"orders.place",\n\n]',
         f"constants.'*'.a{'.a' * 20} = [\n'bearer = 1'\n]",
-    ],
-)
-def test_line_below_a_value_of_several_lines(above: str) -> None:
-    """Lines inside a text or list are not taken for keys or headers when the line of an error is counted."""
-    text = f"# ours\r\n{above}\nbearer = 5"
-    error = refused(Profile.from_toml, text)
+    ]:
+        text = f"# ours\r\n{above}\nbearer = 5"
+        error = refused(Profile.from_toml, text)
 
-    assert str(error).startswith(f"profile, line {error.line}: bearer must be a list")
-    assert text.count("\n") + 1 == error.line
+        assert str(error).startswith(f"profile, line {error.line}: bearer must be a list")
+        assert text.count("\n") + 1 == error.line
 
 
 def round_trip(profile: Profile) -> Profile:
@@ -358,9 +334,9 @@ def round_trip(profile: Profile) -> Profile:
     return Profile.from_toml(profile.to_toml())
 
 
-@pytest.mark.parametrize(
-    "profile",
-    [
+def test_what_is_written_reads_back() -> None:
+    """A profile survives a TOML round trip. An empty list is written if it is not the default."""
+    for profile in [
         Profile(),
         PROFILE,
         PROFILE_OF_WHOLE,
@@ -387,12 +363,9 @@ def round_trip(profile: Profile) -> Profile:
         Profile(idempotency=Idempotency(field="idempotency_key", lifetime=0.0)),
         Profile(recovery=Recovery(quarantine=1e-7)),
         Profile(recovery=Recovery(quarantine=1e300)),
-    ],
-)
-def test_what_is_written_reads_back(profile: Profile) -> None:
-    """A profile survives a TOML round trip. An empty list is written if it is not the default."""
-    assert as_json(profile) == as_json(round_trip(profile))
-    assert profile == round_trip(profile)
+    ]:
+        assert as_json(profile) == as_json(round_trip(profile))
+        assert profile == round_trip(profile)
 
 
 def as_json(profile: Profile) -> str:
@@ -468,9 +441,9 @@ def test_written_text() -> None:
 OWN_SCHEME: Final[Any] = SimpleNamespace(sign=str, verify=bool)
 
 
-@pytest.mark.parametrize(
-    ("profile", "field"),
-    [
+def test_what_toml_cannot_hold_is_refused() -> None:
+    """A value that TOML cannot hold is refused with its key, and not left out."""
+    for profile, field in [
         (Profile(signature=OWN_SCHEME), "signature"),
         (Profile(constants={"*": {"note": None}}), "constants.*.note"),
         (Profile(constants={"orders.place": {"a": {"b": [1, None]}}}), "constants.orders.place.a.b"),
@@ -480,17 +453,13 @@ OWN_SCHEME: Final[Any] = SimpleNamespace(sign=str, verify=bool)
         (Profile(payment_status=Parameter("\ud800")), "status.payment.name"),
         (Profile(codes=ResultCodes(absent=[1, "\ud800"])), "codes.absent"),
         (Profile(accept=Accept(amount=(1, 10**5000))), "accept.amount"),
-    ],
-    ids=lambda each: each if isinstance(each, str) else "",
-)
-def test_what_toml_cannot_hold_is_refused(profile: Profile, field: str) -> None:
-    """A value that TOML cannot hold is refused with its key, and not left out."""
-    error = refused(profile.to_toml)
+    ]:
+        error = refused(profile.to_toml)
 
-    assert field == error.field
-    assert str(error).startswith(field)
-    assert "TOML cannot hold" in str(error)
-    assert str(error).isprintable()
+        assert field == error.field
+        assert str(error).startswith(field)
+        assert "TOML cannot hold" in str(error)
+        assert str(error).isprintable()
 
 
 TEXTS: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(

@@ -25,7 +25,6 @@ from payasync.journal import Reconciler, SqliteJournal
 from payasync.profile.wire_names import names_of
 from payasync.sandbox import Sandbox
 from payasync.signing import SortedPairs
-from payasync.wire.request import Request
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Recorder, answer
 from tests.profile.refusal import refused
@@ -37,9 +36,9 @@ PLACE: Final = PlaceOrder(out_trade_no="T1", total_amt=450, currency="CAD")
 REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=20)
 
 
-@pytest.mark.parametrize(
-    ("text", "key", "why"),
-    [
+def test_contradiction() -> None:
+    """A contradiction in `[endpoints]` or `[fields]` is refused with its key, its line, and what is allowed."""
+    for text, key, why in [
         ('endpoints."orders.pay".method = "GET"', "endpoints.orders.pay", "must not hold 'orders.pay'"),
         ('endpoints."orders.close".method = "GOT"', "endpoints.orders.close.method", "must be one of"),
         ('endpoints."orders.close".path = "close"', "endpoints.orders.close.path", "such as /v2/orders"),
@@ -143,27 +142,24 @@ REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=45
             "signature.allow_delimiters",
             "must not hold no: a delimiter there",
         ),
-    ],
-)
-def test_contradiction(text: str, key: str, why: str) -> None:
-    """A contradiction in `[endpoints]` or `[fields]` is refused with its key, its line, and what is allowed."""
-    error = refused(Profile.from_toml, text)
+    ]:
+        error = refused(Profile.from_toml, text)
 
-    assert key == error.field
-    assert why in str(error)
-    assert error.line
+        assert key == error.field
+        assert why in str(error)
+        assert error.line
 
 
-@pytest.mark.parametrize("scheme", [SortedPairs(), SortedPairs(exclude=("sign", "mac"), allow_delimiters=("topic",))])
-def test_options_follow_a_renaming(scheme: SortedPairs) -> None:
+def test_options_follow_a_renaming() -> None:
     """The options of a signature follow renamed fields, unless they are given."""
-    profile = Profile(signature=scheme, fields={"sign": "mac", "subject": "topic"})
-    used = profile.scheme
+    for scheme in [SortedPairs(), SortedPairs(exclude=("sign", "mac"), allow_delimiters=("topic",))]:
+        profile = Profile(signature=scheme, fields={"sign": "mac", "subject": "topic"})
+        used = profile.scheme
 
-    assert isinstance(used, SortedPairs)
-    assert "mac" in used.exclude
-    assert "topic" in used.allow_delimiters
-    assert scheme is profile.signature
+        assert isinstance(used, SortedPairs)
+        assert "mac" in used.exclude
+        assert "topic" in used.allow_delimiters
+        assert scheme is profile.signature
 
 
 def test_number_under_the_name_of_a_text() -> None:
@@ -175,23 +171,25 @@ def test_number_under_the_name_of_a_text() -> None:
     assert {"text", "subject"} == {"text", "subject", "body"}.intersection(used.allow_delimiters)
 
 
-@pytest.mark.parametrize("table", ["fields", 'fields."refunds.create"'])
-async def test_names_of_what_payasync_adds(table: str) -> None:
+async def test_names_of_what_payasync_adds() -> None:
     """Nonce, signature and merchant have the profile's names, for one operation or for all; no caller may set them."""
-    names = {"nonce": "once", "sign": "mac", "merchant_id": "shop"}
-    lines = [f'{table}.{each} = "{name}"' for each, name in names.items()]
-    profile = Profile.from_toml("\n".join(['signature = {algorithm = "hmac-sha256", encoding = "hex"}', *lines]))
-    with Recorder(otherwise=answer(200, b"{}")) as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
-            await pay.send(REFUND)
-            for name in names.values():
-                with pytest.raises(InvalidArgumentError, match=f"extra must not hold {name}, which is set by payasync"):
-                    await pay.send(evolve(REFUND, extra={name: "x"}))
-    sent = signatures.fields(service.only)
-    text = signatures.signed_text({name: value for name, value in sent.items() if name != "mac"})
+    for table in ["fields", 'fields."refunds.create"']:
+        names = {"nonce": "once", "sign": "mac", "merchant_id": "shop"}
+        lines = [f'{table}.{each} = "{name}"' for each, name in names.items()]
+        profile = Profile.from_toml("\n".join(['signature = {algorithm = "hmac-sha256", encoding = "hex"}', *lines]))
+        with Recorder(otherwise=answer(200, b"{}")) as service:
+            async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
+                await pay.send(REFUND)
+                for name in names.values():
+                    with pytest.raises(
+                        InvalidArgumentError, match=f"extra must not hold {name}, which is set by payasync"
+                    ):
+                        await pay.send(evolve(REFUND, extra={name: "x"}))
+        sent = signatures.fields(service.only)
+        text = signatures.signed_text({name: value for name, value in sent.items() if name != "mac"})
 
-    assert {"outTradeNo", "outRefundNo", "totalAmt", "refundAmt", *names.values()} == set(sent)
-    assert ("M1", signatures.hmac_sha256(text, SIGNING_KEY)) == (sent["shop"], sent["mac"])
+        assert {"outTradeNo", "outRefundNo", "totalAmt", "refundAmt", *names.values()} == set(sent)
+        assert ("M1", signatures.hmac_sha256(text, SIGNING_KEY)) == (sent["shop"], sent["mac"])
 
 
 async def test_signed_path_holds_its_arguments() -> None:
@@ -339,9 +337,9 @@ fields."refunds.create" = {refund_amt = "sum.back", out_refund_no = "refund.no",
 """
 
 
-@pytest.mark.parametrize(
-    ("write", "body", "why"),
-    [
+async def test_query_names_what_the_write_named() -> None:
+    """The response to a query after a lost write is compared under the write's own names and under the general ones."""
+    cases: list[Any] = [
         (PLACE, {"sum": {"total": 1}}, "sum.total is 1 in the response, and 450 in the request"),
         (PLACE, {"totalAmt": 1}, "sum.total is 1"),
         (PLACE, {"sum": {"cur": "USD"}}, "sum.cur is USD"),
@@ -351,31 +349,29 @@ fields."refunds.create" = {refund_amt = "sum.back", out_refund_no = "refund.no",
         (REFUND, {"refundAmt": 1}, "sum.back is 1"),
         (REFUND, {"refund": {"no": "R2"}}, "refund.no is R2"),
         (REFUND, {"order": {"no": "T2"}}, "order.no is T2"),
-    ],
-)
-async def test_query_names_what_the_write_named(write: Request[Any], body: dict[str, Any], why: str) -> None:
-    """The response to a query after a lost write is compared under the write's own names and under the general ones."""
-    good = {"ref": "R1"} if write is REFUND else {"outTradeNo": "T1"}
-    replies = answer(200, json.dumps({**good, **body}).encode())
-    with Recorder([RESET], otherwise=replies) as service:
-        async with Session(
-            service.url, credentials=CREDENTIALS, profile=Profile.from_toml(NESTED), retry=RetryPolicy(base_delay=0)
-        ) as pay:
-            with pytest.raises(OutcomeUnknownError) as caught:
-                await pay.send(write)
-            lost = caught.value
-            with pytest.raises(OutcomeUnknownError) as again:
-                await pay.reconcile(lost)
+    ]
+    for write, body, why in cases:
+        good = {"ref": "R1"} if write is REFUND else {"outTradeNo": "T1"}
+        replies = answer(200, json.dumps({**good, **body}).encode())
+        with Recorder([RESET], otherwise=replies) as service:
+            async with Session(
+                service.url, credentials=CREDENTIALS, profile=Profile.from_toml(NESTED), retry=RetryPolicy(base_delay=0)
+            ) as pay:
+                with pytest.raises(OutcomeUnknownError) as caught:
+                    await pay.send(write)
+                lost = caught.value
+                with pytest.raises(OutcomeUnknownError) as again:
+                    await pay.reconcile(lost)
 
-    assert why in f"{again.value.reason}"
+        assert why in f"{again.value.reason}"
 
 
-@pytest.mark.parametrize("amount", ["charge.sum", "amount"])
-async def test_payment_names_its_amount(amount: str) -> None:
+async def test_payment_names_its_amount() -> None:
     """The response to a query about a payment is compared under the name that the amount has when it is made."""
-    profile = Profile.from_toml(f'status.payment.name = "no"\nfields."payments.create".amount = "{amount}"')
+    for amount in ["charge.sum", "amount"]:
+        profile = Profile.from_toml(f'status.payment.name = "no"\nfields."payments.create".amount = "{amount}"')
 
-    assert amount in {each.path for each in comparison_of(QUERY_PAYMENT, profile).fields}
+        assert amount in {each.path for each in comparison_of(QUERY_PAYMENT, profile).fields}
 
 
 async def test_sandbox_plays_such_a_service(tmp_path: Path) -> None:

@@ -93,24 +93,21 @@ class Asked:
         return await Orders(cast("Any", self), profile, pace).wait("T1", until=until, timeout=timeout)
 
 
-@pytest.mark.parametrize(
-    ("ends", "times"),
-    [
+async def test_state_that_comes() -> None:
+    """`wait` repeats the query until the state is reached, also after a query without a usable response."""
+    for ends, times in [
         ((PAID,), [0.0]),
         ((PENDING, response_of("SHUT"), response_of("WHAT"), PAID), [0.0, 1.0, 3.0, 7.0]),
         *(
             ((PENDING, error, error, PAID), [0.0, 1.0, 3.0, 7.0])
             for error in (NoAnswerError("cut"), NotSentError("refused"), RateLimitedError("too many"))
         ),
-    ],
-)
-async def test_state_that_comes(ends: Any, times: list[float]) -> None:
-    """`wait` repeats the query until the state is reached, also after a query without a usable response."""
-    query = Asked(ends)
-    found = await query.until()
+    ]:
+        query = Asked(ends)
+        found = await query.until()
 
-    assert PAID is found
-    assert times == query.times
+        assert PAID is found
+        assert times == query.times
 
 
 def cached(state: str, age: float) -> OrderResponse:
@@ -118,13 +115,13 @@ def cached(state: str, age: float) -> OrderResponse:
     return OrderResponse.of(bare_call(QUERY_ORDER, profile=MAPPED), evolve(reply({"state": state}), age=age))
 
 
-@pytest.mark.parametrize(("age", "times"), [(2.0, [0.0, 1.0, 3.0]), (4.0, [0.0, 1.0, 3.0, 7.0])])
-async def test_cached_response_counts_if_the_wait_had_begun(age: float, times: list[float]) -> None:
+async def test_cached_response_counts_if_the_wait_had_begun() -> None:
     """A response out of a cache ends a wait if the service gave it after the wait began."""
-    query = Asked((PENDING, PENDING, cached("SHUT", age)))
-    await query.until("closed")
+    for age, times in [(2.0, [0.0, 1.0, 3.0]), (4.0, [0.0, 1.0, 3.0, 7.0])]:
+        query = Asked((PENDING, PENDING, cached("SHUT", age)))
+        await query.until("closed")
 
-    assert times == query.times
+        assert times == query.times
 
 
 async def test_cached_responses_only() -> None:
@@ -142,15 +139,13 @@ async def test_function_of_the_answer() -> None:
     assert 2 == len(query.times)
 
 
-@pytest.mark.parametrize(
-    ("share", "expected"), [(1.0, [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]), (0.0, [0.5, 1.0, 2.0, 4.0, 4.0, 4.0])]
-)
-async def test_pauses_grow(share: float, expected: list[float]) -> None:
+async def test_pauses_grow() -> None:
     """The pauses double up to a bound, and jitter shortens each by at most half."""
-    query = Asked((*[PENDING] * 6, PAID), share=share)
-    await query.until()
+    for share, expected in [(1.0, [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]), (0.0, [0.5, 1.0, 2.0, 4.0, 4.0, 4.0])]:
+        query = Asked((*[PENDING] * 6, PAID), share=share)
+        await query.until()
 
-    assert expected == query.pauses
+        assert expected == query.pauses
 
 
 async def test_jitter_is_full_by_default() -> None:
@@ -174,41 +169,42 @@ async def test_question_has_the_time_that_is_left() -> None:
     assert [10.0, 8.5, 6.0] == query.left
 
 
-@pytest.mark.parametrize("timeout", [5.0, 7, 0.25])
-async def test_time_that_runs_out(timeout: float) -> None:
+async def test_time_that_runs_out() -> None:
     """After its timeout, `wait` raises `WaitTimeoutError` with the last response, the operation and the number."""
-    query = Asked((PENDING, response_of("SHUT"), response_of("WHAT")))
-    with pytest.raises(WaitTimeoutError) as caught:
-        await query.until(timeout=timeout)
-    error, (*_, last) = caught.value, query.times
+    for timeout in [5.0, 7, 0.25]:
+        query = Asked((PENDING, response_of("SHUT"), response_of("WHAT")))
+        with pytest.raises(WaitTimeoutError) as caught:
+            await query.until(timeout=timeout)
+        error, (*_, last) = caught.value, query.times
 
-    assert isinstance(error, TimeoutError)
-    assert isinstance(error, NoAnswerError)
-    assert query.ends[min(len(query.times), 3) - 1] is error.response
-    assert timeout == query.now - 1000.0
-    assert last < timeout
-    assert ("orders.query", "T1", len(query.times), "out of time") == (
-        error.operation,
-        error.reference,
-        error.attempts,
-        error.reason,
-    )
-    assert f"'paid' did not come within {timeout:g} s" in str(error)
+        assert isinstance(error, TimeoutError)
+        assert isinstance(error, NoAnswerError)
+        assert query.ends[min(len(query.times), 3) - 1] is error.response
+        assert timeout == query.now - 1000.0
+        assert last < timeout
+        assert ("orders.query", "T1", len(query.times), "out of time") == (
+            error.operation,
+            error.reference,
+            error.attempts,
+            error.reason,
+        )
+        assert f"'paid' did not come within {timeout:g} s" in str(error)
 
 
-@pytest.mark.parametrize(
-    ("ends", "words"),
-    [((PENDING, NoAnswerError("cut")), "the last query failed: cut"), ((NoAnswerError("cut"), PENDING), "")],
-)
-async def test_timeout_after_a_failed_query(ends: Any, words: str) -> None:
+async def test_timeout_after_a_failed_query() -> None:
     """If the last query of a `wait` failed, `WaitTimeoutError` says why; an earlier failure is over."""
-    query = Asked(ends)
-    with pytest.raises(WaitTimeoutError) as caught:
-        await query.until(timeout=5.0)
+    cases: list[tuple[Any, str]] = [
+        ((PENDING, NoAnswerError("cut")), "the last query failed: cut"),
+        ((NoAnswerError("cut"), PENDING), ""),
+    ]
+    for ends, words in cases:
+        query = Asked(ends)
+        with pytest.raises(WaitTimeoutError) as caught:
+            await query.until(timeout=5.0)
 
-    assert ["'paid' did not come within 5 s", *filter(None, [words])] == str(caught.value.args[0]).split("; ")
-    assert caught.value.response in ends
-    assert caught.value.sent is True
+        assert ["'paid' did not come within 5 s", *filter(None, [words])] == str(caught.value.args[0]).split("; ")
+        assert caught.value.response in ends
+        assert caught.value.sent is True
 
 
 async def test_time_that_runs_out_before_any_answer() -> None:
@@ -221,9 +217,9 @@ async def test_time_that_runs_out_before_any_answer() -> None:
     assert (9, 3) == (caught.value.attempts, len(query.times))
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
+async def test_errors_that_end_the_waiting() -> None:
+    """`wait` raises an error that another query would not resolve, unchanged."""
+    for error in [
         ServiceError("refused"),
         InvalidSignatureError("forged"),
         NotConfiguredError("open"),
@@ -231,17 +227,13 @@ async def test_time_that_runs_out_before_any_answer() -> None:
         OutcomeUnknownError("?"),
         ZeroDivisionError("mine"),
         asyncio.CancelledError(),
-    ],
-    ids=repr,
-)
-async def test_errors_that_end_the_waiting(error: BaseException) -> None:
-    """`wait` raises an error that another query would not resolve, unchanged."""
-    query = Asked((PENDING, error, PAID))
-    with pytest.raises(type(error)) as caught:
-        await query.until()
+    ]:
+        query = Asked((PENDING, error, PAID))
+        with pytest.raises(type(error)) as caught:
+            await query.until()
 
-    assert error is caught.value
-    assert 2 == len(query.times)
+        assert error is caught.value
+        assert 2 == len(query.times)
 
 
 async def test_error_of_the_function_is_the_callers() -> None:
@@ -306,9 +298,9 @@ def promised(_: Response) -> Any:
 PLAIN: Final = "until must be a plain function of the response, which says whether to wait no more, not "
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+async def test_arguments_that_are_refused() -> None:
+    """An unknown state, an `async` condition or an invalid timeout is refused, and no query is sent."""
+    cases: list[tuple[dict[str, Any], str]] = [
         *(
             ({"until": bad}, "until must be one of pending, paid, clo")
             for bad in cast("tuple[Any, ...]", ("", "PAID", None, 1, []))
@@ -319,16 +311,14 @@ PLAIN: Final = "until must be a plain function of the response, which says wheth
             ({"timeout": bad}, "timeout must be a number of seconds above 0")
             for bad in (0, -1, None, "5", True, float("nan"), float("inf"))
         ),
-    ],
-)
-async def test_arguments_that_are_refused(arguments: dict[str, Any], words: str) -> None:
-    """An unknown state, an `async` condition or an invalid timeout is refused, and no query is sent."""
-    query = Asked((PAID,))
-    with pytest.raises(InvalidArgumentError) as caught:
-        await query.until(**arguments)
+    ]
+    for arguments, words in cases:
+        query = Asked((PAID,))
+        with pytest.raises(InvalidArgumentError) as caught:
+            await query.until(**arguments)
 
-    assert str(caught.value).startswith(words)
-    assert ([*arguments], []) == ([caught.value.field], query.times)
+        assert str(caught.value).startswith(words)
+        assert ([*arguments], []) == ([caught.value.field], query.times)
 
 
 @pytest.mark.parametrize(
@@ -348,21 +338,18 @@ async def test_condition_that_must_be_awaited(until: Any) -> None:
     assert (True, "WAIT") == (caught.value.sent, caught.value.response and caught.value.response.get("state"))
 
 
-@pytest.mark.parametrize(
-    ("until", "profile", "expected"),
-    [
+async def test_state_that_the_profile_does_not_map() -> None:
+    """If the profile does not map the state, the error names the missing key, and no query is sent."""
+    for until, profile, expected in [
         ("expired", MAPPED, "states.order"),
         ("paid", PROFILE, "states.order"),
         ("paid", evolve(MAPPED, answer=AnswerShape()), "answer.order_status"),
-    ],
-)
-async def test_state_that_the_profile_does_not_map(until: str, profile: Profile, expected: str) -> None:
-    """If the profile does not map the state, the error names the missing key, and no query is sent."""
-    query = Asked((PAID,))
-    with pytest.raises(NotConfiguredError) as caught:
-        await query.until(until, profile=profile)
+    ]:
+        query = Asked((PAID,))
+        with pytest.raises(NotConfiguredError) as caught:
+            await query.until(until, profile=profile)
 
-    assert (expected, []) == (caught.value.field, query.times)
+        assert (expected, []) == (caught.value.field, query.times)
 
 
 WAITS: Final[dict[str, tuple[Callable[[Session], Awaitable[Response]], str, str]]] = {
@@ -376,37 +363,37 @@ WAITS: Final[dict[str, tuple[Callable[[Session], Awaitable[Response]], str, str]
 }
 
 
-@pytest.mark.parametrize("name", WAITS)
-async def test_wait_over_http(name: str) -> None:
+async def test_wait_over_http() -> None:
     """`wait` for an order, a payment or a refund calls the query endpoint of its kind."""
-    call, state, path = WAITS[name]
-    with Recorder([answer(200, b'{"code":"SBX_OK","status":"%s"}' % state.encode())]) as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=SANDBOX) as pay:
-            found = await call(pay)
+    for name in WAITS:
+        call, state, path = WAITS[name]
+        with Recorder([answer(200, b'{"code":"SBX_OK","status":"%s"}' % state.encode())]) as service:
+            async with Session(service.url, credentials=CREDENTIALS, profile=SANDBOX) as pay:
+                found = await call(pay)
 
-    assert ("paid" if state == "SBX_PAID" else "succeeded") == found.state
-    assert path == service.only.path
+        assert ("paid" if state == "SBX_PAID" else "succeeded") == found.state
+        assert path == service.only.path
 
 
-@pytest.mark.parametrize("name", WAITS)
-async def test_response_about_another_ends_no_wait(name: str) -> None:
+async def test_response_about_another_ends_no_wait() -> None:
     """A response about another order, payment or refund does not end `wait`: the query is sent again, and says why."""
-    retries: list[Any] = []
-    call, state, path = WAITS[name]
-    other, right = (
-        answer(200, json.dumps({"code": "SBX_OK", "status": state, **numbers}).encode())
-        for numbers in ({"outTradeNo": "T0", "outRefundNo": "R0"}, {"outTradeNo": "T1", "outRefundNo": "R1"})
-    )
-    with Recorder([other, other, right]) as service:
-        async with Session(
-            service.url,
-            credentials=CREDENTIALS,
-            profile=SANDBOX,
-            retry=RetryPolicy(base_delay=0),
-            on_event=retries.append,
-        ) as pay:
-            found = await call(pay)
+    for name in WAITS:
+        retries: list[Any] = []
+        call, state, path = WAITS[name]
+        other, right = (
+            answer(200, json.dumps({"code": "SBX_OK", "status": state, **numbers}).encode())
+            for numbers in ({"outTradeNo": "T0", "outRefundNo": "R0"}, {"outTradeNo": "T1", "outRefundNo": "R1"})
+        )
+        with Recorder([other, other, right]) as service:
+            async with Session(
+                service.url,
+                credentials=CREDENTIALS,
+                profile=SANDBOX,
+                retry=RetryPolicy(base_delay=0),
+                on_event=retries.append,
+            ) as pay:
+                found = await call(pay)
 
-    assert [True] * 2 == ["0 in the response" in each.reason for each in retries if isinstance(each, Retrying)]
-    assert ("T1", "R1", 3) == (found["outTradeNo"], found["outRefundNo"], found.attempts)
-    assert [path] * 3 == [each.path for each in service.requests]
+        assert [True] * 2 == ["0 in the response" in each.reason for each in retries if isinstance(each, Retrying)]
+        assert ("T1", "R1", 3) == (found["outTradeNo"], found["outRefundNo"], found.attempts)
+        assert [path] * 3 == [each.path for each in service.requests]

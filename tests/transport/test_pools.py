@@ -47,22 +47,22 @@ def errors(output: str) -> str:
     return "\n".join(line for line in output.splitlines() if not line.startswith("Executing "))
 
 
-@pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_dead_loop_leaves_no_socket_open(scheme: str) -> None:
+def test_a_dead_loop_leaves_no_socket_open() -> None:
     """The sockets of a loop that was closed abruptly are closed; only asyncio warns of its transport."""
-    server, client = (server_tls(), trusting_tls()) if scheme == "https" else (None, None)
-    with Recorder(tls=server) as service, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        pay = connect(service, tls=client)
-        loop = asyncio.new_event_loop()
-        loop.run_until_complete(create(pay, 1))
-        loop.close()
-        asyncio.run(create(pay, 2))
-        service.wait_for_ends()
-        gc.collect()
+    for scheme in ["http", "https"]:
+        server, client = (server_tls(), trusting_tls()) if scheme == "https" else (None, None)
+        with Recorder(tls=server) as service, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            pay = connect(service, tls=client)
+            loop = asyncio.new_event_loop()
+            loop.run_until_complete(create(pay, 1))
+            loop.close()
+            asyncio.run(create(pay, 2))
+            service.wait_for_ends()
+            gc.collect()
 
-    assert [1, 2] == amounts(service)
-    assert {"unclosed transport"} == {str(each.message).partition(" <")[0] for each in caught}
+        assert [1, 2] == amounts(service)
+        assert {"unclosed transport"} == {str(each.message).partition(" <")[0] for each in caught}
 
 
 def test_two_living_loops_have_a_pool_each() -> None:

@@ -52,27 +52,27 @@ def call(operation: Operation = CREATE_PAYMENT, **changes: Any) -> Call:
     return Call(operation=operation, **chosen)
 
 
-@pytest.mark.parametrize("operation", [CREATE_PAYMENT, BILL], ids=["write", "read"])
-@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
-async def test_what_is_cancelled_begins_no_more(operation: Operation, secure: bool) -> None:  # noqa: FBT001 - as given
+async def test_what_is_cancelled_begins_no_more() -> None:
     """If a call on a reused connection is cancelled, it does not begin to write afterwards."""
-    settings = {"tls": trusting_tls(), "connections": 1}
-    begun: list[tuple[bool, bool]] = []
-    with Recorder(tls=server_tls() if secure else None) as service:
-        async with transport(service.url, **settings) as way:
-            for steps in range(5):
-                await way.send(call(operation))
-                await way.send(call(operation))
-                attempt = call(operation)
-                sending = asyncio.ensure_future(way.send(attempt))
-                await turns(steps)
-                before = attempt.progress.begun
-                sending.cancel()
-                await asyncio.gather(sending, return_exceptions=True)
-                begun.append((before, attempt.progress.begun))
+    for secure in [False, True]:
+        for operation in [CREATE_PAYMENT, BILL]:
+            settings = {"tls": trusting_tls(), "connections": 1}
+            begun: list[tuple[bool, bool]] = []
+            with Recorder(tls=server_tls() if secure else None) as service:
+                async with transport(service.url, **settings) as way:
+                    for steps in range(5):
+                        await way.send(call(operation))
+                        await way.send(call(operation))
+                        attempt = call(operation)
+                        sending = asyncio.ensure_future(way.send(attempt))
+                        await turns(steps)
+                        before = attempt.progress.begun
+                        sending.cancel()
+                        await asyncio.gather(sending, return_exceptions=True)
+                        begun.append((before, attempt.progress.begun))
 
-    assert [(each, each) for each, _ in begun] == begun
-    assert {(False, False), (True, True)} == set(begun)
+            assert [(each, each) for each, _ in begun] == begun
+            assert {(False, False), (True, True)} == set(begun)
 
 
 async def test_what_is_cancelled_beside_another_call_begins_no_more() -> None:
@@ -205,9 +205,9 @@ KEY = ConnectionKey("pay.example", 443, is_ssl=True, ssl=True, proxy=None, proxy
 UNTRUSTED = aiohttp.ClientConnectorCertificateError(KEY, ssl.SSLCertVerificationError("self-signed"))
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
+def test_each_failure_is_said_in_a_few_words() -> None:
+    """Only the start of the write tells "not sent" from "no response". The reason begins with a fixed phrase."""
+    cases: list[tuple[Exception, str]] = [
         (UNTRUSTED, "the certificate of the service cannot be trusted"),
         (ssl.SSLCertVerificationError("expired"), "the certificate of the service cannot be trusted"),
         (aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "unknown")), "the host name does not resolve"),
@@ -221,44 +221,39 @@ UNTRUSTED = aiohttp.ClientConnectorCertificateError(KEY, ssl.SSLCertVerification
         (aiohttp.ConnectionTimeoutError(), "no connection in time"),
         (TimeoutError(), "no connection in time"),
         (NoFreeConnectionError(), "no connection was free in time: raise max_connections"),
-    ],
-)
-def test_each_failure_is_said_in_a_few_words(error: Exception, words: str) -> None:
-    """Only the start of the write tells "not sent" from "no response". The reason begins with a fixed phrase."""
-    unsent, lost = (attempt_error(error, ADDRESS, begun=begun) for begun in (False, True))
-    late = isinstance(error, TimeoutError)
-    kinds = (
-        (errors.NotSentTimeoutError, errors.NoAnswerTimeoutError)
-        if late
-        else (errors.NotSentError, errors.NoAnswerError)
-    )
+    ]
+    for error, words in cases:
+        unsent, lost = (attempt_error(error, ADDRESS, begun=begun) for begun in (False, True))
+        late = isinstance(error, TimeoutError)
+        kinds = (
+            (errors.NotSentTimeoutError, errors.NoAnswerTimeoutError)
+            if late
+            else (errors.NotSentError, errors.NoAnswerError)
+        )
 
-    assert kinds == (type(unsent), type(lost))
-    assert isinstance(unsent, errors.NotSentError)
-    assert str(unsent.reason).startswith(words)
-    assert ("certificate" in words) == unsent.permanent
-    assert unsent.permanent == str(unsent).endswith("; repeating does not help")
-    assert unsent.permanent != str(unsent).endswith("; repeating is harmless")
+        assert kinds == (type(unsent), type(lost))
+        assert isinstance(unsent, errors.NotSentError)
+        assert str(unsent.reason).startswith(words)
+        assert ("certificate" in words) == unsent.permanent
+        assert unsent.permanent == str(unsent).endswith("; repeating does not help")
+        assert unsent.permanent != str(unsent).endswith("; repeating is harmless")
 
 
 SUCH_AS: Final = "such as http://user:password@proxy.example:3128"
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
+async def test_a_proxy_that_refuses() -> None:
+    """If a proxy refuses the connection, the error names the status, and what a proxy with a password needs."""
+    for status, words in [
         (403, "the proxy refused the connection with status 403"),
         (407, f"the proxy refused the connection with status 407: put your user and password into proxy=, {SUCH_AS}"),
-    ],
-)
-async def test_a_proxy_that_refuses(status: int, words: str) -> None:
-    """If a proxy refuses the connection, the error names the status, and what a proxy with a password needs."""
-    with Recorder([answer(status)]) as proxy:
-        async with connect("https://pay.example", proxy=proxy.url) as pay:
-            with pytest.raises(errors.NotSentError) as caught:
-                await create(pay)
+    ]:
+        with Recorder([answer(status)]) as proxy:
+            async with connect("https://pay.example", proxy=proxy.url) as pay:
+                with pytest.raises(errors.NotSentError) as caught:
+                    await create(pay)
 
-    assert words == caught.value.reason
+        assert words == caught.value.reason
 
 
 LIMIT: Final = 200
@@ -303,15 +298,15 @@ async def two_calls(name: str, raw: bytes) -> AsyncGenerator[tuple[Recorder, Ses
     assert [1, 1] == [request.connection for request in service.requests]
 
 
-@pytest.mark.parametrize("name", CALLS)
-async def test_long_answer_that_came_whole(name: str) -> None:
+async def test_long_answer_that_came_whole() -> None:
     """If a response was too long but complete, its connection serves the next call."""
-    async with two_calls(name, LONG) as (_, _, (first, first_may)):
-        first_may.set()
-        with pytest.raises(errors.NoAnswerError if name == "read" else errors.OutcomeUnknownError) as caught:
-            await first
+    for name in CALLS:
+        async with two_calls(name, LONG) as (_, _, (first, first_may)):
+            first_may.set()
+            with pytest.raises(errors.NoAnswerError if name == "read" else errors.OutcomeUnknownError) as caught:
+                await first
 
-    assert "the response is longer than max_response_bytes" == caught.value.reason
+        assert "the response is longer than max_response_bytes" == caught.value.reason
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -339,19 +334,19 @@ async def test_cancelled_as_the_answer_ended(name: str) -> None:
     assert isinstance(ended, asyncio.CancelledError)
 
 
-@pytest.mark.parametrize("name", CALLS)
-async def test_answer_that_has_not_ended(name: str) -> None:
+async def test_answer_that_has_not_ended() -> None:
     """If a response is refused before its end, its connection is closed."""
-    ask = CALLS[name]
-    endless = Answer(answer(200, b"x" * 10_000).raw[:-1])
-    with Recorder([endless, Answer(OK)]) as service:
-        async with session(service) as pay:
-            first = asyncio.ensure_future(ask(pay, 1))
-            await asyncio.to_thread(service.wait_for_request)
-            found = await ask(pay, 2)
-            (ended,) = await asyncio.gather(first, return_exceptions=True)
+    for name in CALLS:
+        ask = CALLS[name]
+        endless = Answer(answer(200, b"x" * 10_000).raw[:-1])
+        with Recorder([endless, Answer(OK)]) as service:
+            async with session(service) as pay:
+                first = asyncio.ensure_future(ask(pay, 1))
+                await asyncio.to_thread(service.wait_for_request)
+                found = await ask(pay, 2)
+                (ended,) = await asyncio.gather(first, return_exceptions=True)
 
-    assert isinstance(ended, errors.NoAnswerError if name == "read" else errors.OutcomeUnknownError)
-    assert "the response is longer than max_response_bytes" == ended.reason
-    assert 200 == found.http_status
-    assert [1, 2] == [request.connection for request in service.requests]
+        assert isinstance(ended, errors.NoAnswerError if name == "read" else errors.OutcomeUnknownError)
+        assert "the response is longer than max_response_bytes" == ended.reason
+        assert 200 == found.http_status
+        assert [1, 2] == [request.connection for request in service.requests]

@@ -42,14 +42,20 @@ def test_header_cannot_break_the_request_apart(name: str, value: str) -> None:
     assert (name, "visible ASCII", value) == (caught.value.field, caught.value.rule, caught.value.value)
 
 
-@pytest.mark.parametrize("name", [*FRAMING, "Transfer-Encoding", "EXPECT"])
-@pytest.mark.parametrize("value", ["3", Secret("3")], ids=["text", "secret"])
-def test_header_does_not_frame_the_message(name: str, value: str | Secret) -> None:
+def test_header_does_not_frame_the_message() -> None:
     """A layer cannot set a header that says where the message ends, because this allows request smuggling."""
-    with pytest.raises(InvalidArgumentError, match=f"^header {name} must not be set: it says where") as caught:
-        bare_call(CREATE_REFUND).with_headers({"X-A": "1", name: value})
+    cases_0: list[str | Secret] = ["3", Secret("3")]
+    for value in cases_0:
+        cases_1: list[str] = [*FRAMING, "Transfer-Encoding", "EXPECT"]
+        for name in cases_1:
+            with pytest.raises(InvalidArgumentError, match=f"^header {name} must not be set: it says where") as caught:
+                bare_call(CREATE_REFUND).with_headers({"X-A": "1", name: value})
 
-    assert (name, "not of the message itself", value) == (caught.value.field, caught.value.rule, caught.value.value)
+            assert (name, "not of the message itself", value) == (
+                caught.value.field,
+                caught.value.rule,
+                caught.value.value,
+            )
 
 
 def test_refused_secret_is_not_shown() -> None:
@@ -83,15 +89,15 @@ def test_reply_shows_no_body() -> None:
     assert "canary" not in repr(Reply(status=200, headers={}, body=b"canary"))
 
 
-@pytest.mark.parametrize("body", [b'{"a":[1]}', b"no json"])
-def test_reply_that_was_read_is_pickled_as_it_came(body: bytes) -> None:
+def test_reply_that_was_read_is_pickled_as_it_came() -> None:
     """Reading the document of a reply changes neither its equality nor its pickled copy."""
-    came = Reply(status=201, headers=CIMultiDictProxy(CIMultiDict({"X-A": "1"})), body=body, elapsed=0.5)
-    fresh = evolve(came)
-    document = came.document
-    other = pickle.loads(pickle.dumps(came))  # noqa: S301 - made in the same line
+    for body in [b'{"a":[1]}', b"no json"]:
+        came = Reply(status=201, headers=CIMultiDictProxy(CIMultiDict({"X-A": "1"})), body=body, elapsed=0.5)
+        fresh = evolve(came)
+        document = came.document
+        other = pickle.loads(pickle.dumps(came))  # noqa: S301 - made in the same line
 
-    assert fresh == came == other
-    assert "1" == other.headers["x-a"]
-    assert document == other.document
-    assert (ABSENT is document) == (ABSENT is other.document)
+        assert fresh == came == other
+        assert "1" == other.headers["x-a"]
+        assert document == other.document
+        assert (ABSENT is document) == (ABSENT is other.document)

@@ -1,6 +1,5 @@
 """The codec turns a request into a call by the profile, and a call into bytes."""
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Any, Final
@@ -62,20 +61,20 @@ def test_extra_names_all_that_it_must_not_hold() -> None:
         codec().call(evolve(FULL["orders.place"], extra={"totalAmt": 1, "currency": "USD"}))
 
 
-@pytest.mark.parametrize("nested", [{"total": 1}, {"tax": 1}, 1])
-def test_extra_does_not_replace_an_object_of_arguments(nested: object) -> None:
+def test_extra_does_not_replace_an_object_of_arguments() -> None:
     """`extra` must not hold the object into which a dotted name puts an argument, such as an amount."""
-    profile = evolve(PROFILE, fields={**PROFILE.fields, "orders.place": {"total_amt": "sum.total"}}, signed=())
-    with pytest.raises(InvalidArgumentError, match="extra must not hold sum, which is an argument"):
-        codec(profile).call(evolve(FULL["orders.place"], extra={"sum": nested}))
+    for nested in [{"total": 1}, {"tax": 1}, 1]:
+        profile = evolve(PROFILE, fields={**PROFILE.fields, "orders.place": {"total_amt": "sum.total"}}, signed=())
+        with pytest.raises(InvalidArgumentError, match="extra must not hold sum, which is an argument"):
+            codec(profile).call(evolve(FULL["orders.place"], extra={"sum": nested}))
 
 
-@pytest.mark.parametrize("name", ["payments.status", "refunds.status"])
-def test_extra_does_not_replace_the_identifier(name: str) -> None:
+def test_extra_does_not_replace_the_identifier() -> None:
     """`extra` must not hold the profile's name for the identifier of endpoint 6 or 7."""
-    parameter = {"payments.status": "tradeNo", "refunds.status": "refundNo"}[name]
-    with pytest.raises(InvalidArgumentError, match=f"must not hold {parameter}, which is an argument"):
-        codec().call(evolve(FULL[name], extra={parameter: "x"}))
+    for name in ["payments.status", "refunds.status"]:
+        parameter = {"payments.status": "tradeNo", "refunds.status": "refundNo"}[name]
+        with pytest.raises(InvalidArgumentError, match=f"must not hold {parameter}, which is an argument"):
+            codec().call(evolve(FULL[name], extra={parameter: "x"}))
 
 
 def test_nested_constants_are_each_calls_own() -> None:
@@ -179,14 +178,14 @@ def test_custom_copies_its_fields() -> None:
     assert b'{"in":{"a":[1]}}' == encode(call).body
 
 
-@pytest.mark.parametrize("name", ["nonceStr", "sign"])
-def test_custom_signature_is_the_sessions_or_the_callers(name: str) -> None:
+def test_custom_signature_is_the_sessions_or_the_callers() -> None:
     """If the session signs a request, the caller must not give `sign` or `nonceStr`; otherwise the caller may."""
-    operation = custom_operation("POST", "/x", read=False)
-    with pytest.raises(InvalidArgumentError, match=f"fields must not hold {name}, which is set by payasync itself"):
-        codec().custom(operation, {name: "x"}, bearer=False, signed=True)
+    for name in ["nonceStr", "sign"]:
+        operation = custom_operation("POST", "/x", read=False)
+        with pytest.raises(InvalidArgumentError, match=f"fields must not hold {name}, which is set by payasync itself"):
+            codec().custom(operation, {name: "x"}, bearer=False, signed=True)
 
-    assert {name: "x"} == codec().custom(operation, {name: "x"}, bearer=False, signed=False).fields
+        assert {name: "x"} == codec().custom(operation, {name: "x"}, bearer=False, signed=False).fields
 
 
 def accept(request: Request[Response], profile: Profile) -> None:
@@ -206,9 +205,9 @@ def test_a_bare_profile_takes_what_the_document_shows() -> None:
         accept(request, Profile())
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
+def test_numbers_match_the_pattern_as_a_whole() -> None:
+    """A number must match the identifier pattern as a whole: a line end behind it is refused."""
+    cases: list[Any] = [
         lambda number: order(out_trade_no=number),
         lambda number: QueryOrder(out_trade_no=number),
         lambda number: CloseOrder(out_trade_no=number),
@@ -218,14 +217,12 @@ def test_a_bare_profile_takes_what_the_document_shows() -> None:
         lambda number: QueryRefund(identifier=number),
         lambda number: UpdateSubscription(subscription_id=number),
         lambda number: CancelSubscription(subscription_id=number),
-    ],
-)
-def test_numbers_match_the_pattern_as_a_whole(make: Callable[[str], Request[Response]]) -> None:
-    """A number must match the identifier pattern as a whole: a line end behind it is refused."""
-    with pytest.raises(InvalidArgumentError, match="identifier") as caught:
-        accept(make("T1\n"), Profile())
+    ]
+    for make in cases:
+        with pytest.raises(InvalidArgumentError, match="identifier") as caught:
+            accept(make("T1\n"), Profile())
 
-    assert "T1\n" == caught.value.value
+        assert "T1\n" == caught.value.value
 
 
 @given(st.text(min_size=1).filter(str.strip) | st.from_regex(r"[A-Za-z0-9_-]{1,65}", fullmatch=True))
@@ -251,9 +248,9 @@ def test_pattern_of_the_profile() -> None:
 PAID: Final = CreatePayment(amount=5, currency="CAD")
 
 
-@pytest.mark.parametrize(
-    ("limits", "good", "bad", "field", "rule"),
-    [
+def test_what_the_service_does_not_take_is_refused_here() -> None:
+    """A value outside the profile's `accept` is refused; the error has the field, the rule and the value."""
+    for limits, good, bad, field, rule in [
         (Accept(currency=("CAD", "USD")), order(), order(currency="EUR"), "currency", "one of CAD, USD"),
         (Accept(currency=("CAD",)), PAID, evolve(PAID, currency="USD"), "currency", "one of CAD"),
         (Accept(scene_type=("JSAPI",)), order(), order(scene_type="H5"), "scene_type", "one of JSAPI"),
@@ -263,25 +260,20 @@ PAID: Final = CreatePayment(amount=5, currency="CAD")
         (Accept(amount=(201, 500)), order(), FULL["refunds.create"], "refund_amt", "from 201 to 500"),
         (Accept(length={"subject": 3}), order(subject="tea"), order(subject="milk"), "subject", "at most 3 characters"),
         (Accept(length={"out_trade_no": 1}), order(), order(out_trade_no="T1"), "out_trade_no", "at most 1 characters"),
-    ],
-)
-def test_what_the_service_does_not_take_is_refused_here(
-    limits: Accept, good: Request[Response], bad: Request[Response], field: str, rule: str
-) -> None:
-    """A value outside the profile's `accept` is refused; the error has the field, the rule and the value."""
-    profile = Profile(accept=limits)
-    accept(good, profile)
-    with pytest.raises(InvalidArgumentError, match=rule) as caught:
-        accept(bad, profile)
+    ]:
+        profile = Profile(accept=limits)
+        accept(good, profile)
+        with pytest.raises(InvalidArgumentError, match=rule) as caught:
+            accept(bad, profile)
 
-    assert field == caught.value.field
-    assert rule in str(caught.value.rule)
-    assert (getattr(bad, field), bad.operation.name) == (caught.value.value, caught.value.operation)
+        assert field == caught.value.field
+        assert rule in str(caught.value.rule)
+        assert (getattr(bad, field), bad.operation.name) == (caught.value.value, caught.value.operation)
 
 
-@pytest.mark.parametrize(
-    ("required", "good", "bad", "where"),
-    [
+def test_required_by_this_service() -> None:
+    """A profile may require, for one operation, an optional argument or a field of `extra`."""
+    for required, good, bad, where in [
         (("subject", "notify_url"), order(subject="", notify_url="https://a.example"), order(subject="tea"), ""),
         # `extra` has wire names: what stands there under the name of an argument is another field.
         (("notify_url",), PAID, order(extra={"notify_url": "https://a.example"}), ""),
@@ -290,59 +282,57 @@ def test_what_the_service_does_not_take_is_refused_here(
         # A wire name is that of a field, and of nothing else that a request has.
         (("reference",), order(extra={"reference": "x"}), order(out_trade_no="T1"), " in extra"),
         (("answer",), order(extra={"answer": "x"}), order(out_trade_no="T1"), " in extra"),
-    ],
-)
-def test_required_by_this_service(
-    required: tuple[str, ...], good: Request[Response], bad: Request[Response], where: str
-) -> None:
-    """A profile may require, for one operation, an optional argument or a field of `extra`."""
-    profile, missing = Profile(accept=Accept(required={"orders.place": required})), required[-1]
-    accept(good, profile)
-    accept(PAID, profile)
-    with pytest.raises(InvalidArgumentError, match=f"{missing} is missing{where}: this service requires it") as caught:
-        accept(bad, profile)
+    ]:
+        profile, missing = Profile(accept=Accept(required={"orders.place": required})), required[-1]
+        accept(good, profile)
+        accept(PAID, profile)
+        with pytest.raises(
+            InvalidArgumentError, match=f"{missing} is missing{where}: this service requires it"
+        ) as caught:
+            accept(bad, profile)
 
-    assert (missing, "required by this service") == (caught.value.field, caught.value.rule)
+        assert (missing, "required by this service") == (caught.value.field, caught.value.rule)
 
 
-@pytest.mark.parametrize(
-    ("identifier", "expected"),
-    [("a/b", "a%2Fb"), ("a?b#c", "a%3Fb%23c"), ("a b", "a%20b"), ("é", "%C3%A9"), ("..a", "..a")],
-)
-def test_identifier_in_the_path_is_quoted(identifier: str, expected: str) -> None:
+def test_identifier_in_the_path_is_quoted() -> None:
     """An identifier in a path is percent-encoded, so that it stays one segment."""
-    profile = Profile(payment_status=Parameter("no", "path"), identifier=".*")
-    call = codec(profile).call(QueryPayment(identifier=identifier))
+    for identifier, expected in [
+        ("a/b", "a%2Fb"),
+        ("a?b#c", "a%3Fb%23c"),
+        ("a b", "a%20b"),
+        ("é", "%C3%A9"),
+        ("..a", "..a"),
+    ]:
+        profile = Profile(payment_status=Parameter("no", "path"), identifier=".*")
+        call = codec(profile).call(QueryPayment(identifier=identifier))
 
-    assert f"/payment/status/{expected}" == encode(call).path
+        assert f"/payment/status/{expected}" == encode(call).path
 
 
-@pytest.mark.parametrize(
-    ("place", "identifier", "why"),
-    [
+def test_identifier_cannot_leave_its_place() -> None:
+    """An identifier such as `..`, or with a line end in a header, is refused even if the pattern allows it."""
+    cases: list[tuple[Any, str, str]] = [
         ("path", ".", "no step between folders"),
         ("path", "..", "no step between folders"),
         ("header", "a\r\nX-B: c", "visible ASCII"),
         ("header", "é", "visible ASCII"),
-    ],
-)
-def test_identifier_cannot_leave_its_place(place: Any, identifier: str, why: str) -> None:
-    """An identifier such as `..`, or with a line end in a header, is refused even if the pattern allows it."""
-    profile = Profile(payment_status=Parameter("no", place), identifier="(?s:.*)")
-    with pytest.raises(InvalidArgumentError, match=why) as caught:
-        encode(codec(profile).call(QueryPayment(identifier=identifier)))
+    ]
+    for place, identifier, why in cases:
+        profile = Profile(payment_status=Parameter("no", place), identifier="(?s:.*)")
+        with pytest.raises(InvalidArgumentError, match=why) as caught:
+            encode(codec(profile).call(QueryPayment(identifier=identifier)))
 
-    assert ("identifier", identifier) == (caught.value.field, caught.value.value)
+        assert ("identifier", identifier) == (caught.value.field, caught.value.value)
 
 
-@pytest.mark.parametrize("value", [None, True, 1.5, [1], {"a": 1}])
-def test_query_holds_texts_and_integers(value: object) -> None:
+def test_query_holds_texts_and_integers() -> None:
     """A query may hold only texts and integers; any other value is refused, not converted."""
-    call = bare_call(custom_operation("GET", "/payment/bill", read=True), fields={"a": value})
-    with pytest.raises(InvalidArgumentError, match="a must be a text or an integer") as caught:
-        encode(call)
+    for value in [None, True, 1.5, [1], {"a": 1}]:
+        call = bare_call(custom_operation("GET", "/payment/bill", read=True), fields={"a": value})
+        with pytest.raises(InvalidArgumentError, match="a must be a text or an integer") as caught:
+            encode(call)
 
-    assert "a" == caught.value.field
+        assert "a" == caught.value.field
 
 
 def test_body_is_an_object_even_without_fields() -> None:

@@ -42,25 +42,25 @@ def call_of(
     return Codec(profile, credentials).call(request, intent=intent)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_every_write_carries_one(operation: Any) -> None:
+def test_every_write_carries_one() -> None:
     """Every write carries a key in its header or its field. No read does."""
-    in_header, in_field = (call_of(FULL[operation.name], profile=profile) for profile in (KEYED, IN_A_FIELD))
+    for operation in OPERATIONS:
+        in_header, in_field = (call_of(FULL[operation.name], profile=profile) for profile in (KEYED, IN_A_FIELD))
 
-    assert (not operation.read) == (KEY in in_header.headers) == ("idem" in in_field.fields)
-    assert ("idem" in in_header.fields, KEY in in_field.headers) == (False, False)
+        assert (not operation.read) == (KEY in in_header.headers) == ("idem" in in_field.fields)
+        assert ("idem" in in_header.fields, KEY in in_field.headers) == (False, False)
 
 
-@pytest.mark.parametrize("request_", [REFUND, PAYMENT, PlaceOrder(total_amt=1, currency="CAD", out_trade_no="T" * 64)])
-def test_form(request_: Request[Any]) -> None:
+def test_form() -> None:
     """A key is no longer than a UUID, is safe in a URL, and shows no number of the merchant."""
-    key = call_of(request_, intent="invoice-42").idempotency_key
+    for request_ in [REFUND, PAYMENT, PlaceOrder(total_amt=1, currency="CAD", out_trade_no="T" * 64)]:
+        key = call_of(request_, intent="invoice-42").idempotency_key
 
-    assert re.fullmatch("payasync-[A-Za-z0-9_-]{22}", key)
-    assert len(key) <= len(str(UUID(int=0)))
-    assert request_.reference is None or request_.reference not in key
-    assert "invoice-42" not in key
-    assert key not in repr(call_of(request_, intent="invoice-42"))
+        assert re.fullmatch("payasync-[A-Za-z0-9_-]{22}", key)
+        assert len(key) <= len(str(UUID(int=0)))
+        assert request_.reference is None or request_.reference not in key
+        assert "invoice-42" not in key
+        assert key not in repr(call_of(request_, intent="invoice-42"))
 
 
 def test_number_or_intent_names_it() -> None:
@@ -73,20 +73,16 @@ def test_number_or_intent_names_it() -> None:
     assert intent != call_of(FULL["subscriptions.create"], "invoice-42").idempotency_key
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_keys_differ() -> None:
+    """Another number, merchant or operation has another key."""
+    for other in [
         call_of(CreateRefund(out_trade_no="T1", out_refund_no="R2", total_amt=450, refund_amt=200)),
         call_of(REFUND, credentials=evolve(CREDENTIALS, merchant_id="M2")),
         call_of(FULL["orders.close"]),
         call_of(FULL["orders.place"]),
-    ],
-    ids=["number", "merchant", "close", "place"],
-)
-def test_keys_differ(other: Call) -> None:
-    """Another number, merchant or operation has another key."""
-    assert call_of(REFUND).idempotency_key != other.idempotency_key
-    assert call_of(FULL["orders.close"]).idempotency_key != call_of(FULL["orders.place"]).idempotency_key
+    ]:
+        assert call_of(REFUND).idempotency_key != other.idempotency_key
+        assert call_of(FULL["orders.close"]).idempotency_key != call_of(FULL["orders.place"]).idempotency_key
 
 
 def test_unnamed_key_is_drawn() -> None:
@@ -97,31 +93,31 @@ def test_unnamed_key_is_drawn() -> None:
     assert {31} == {len(each) for each in keys}
 
 
-@pytest.mark.parametrize(("lifetime", "seconds"), [(None, 45.0), (5.0, 5.0), (86_400.0, 45.0)])
-def test_time_for_repeats(lifetime: float | None, seconds: float) -> None:
+def test_time_for_repeats() -> None:
     """Only its key names a payment: it is repeated within its call and the lifetime, by a clock that never pauses."""
-    profile = evolve(KEYED, idempotency=Idempotency(header=KEY, lifetime=lifetime))
-    payment, refund = (call_of(each, profile=profile).lease for each in (PAYMENT, REFUND))
+    for lifetime, seconds in [(None, 45.0), (5.0, 5.0), (86_400.0, 45.0)]:
+        profile = evolve(KEYED, idempotency=Idempotency(header=KEY, lifetime=lifetime))
+        payment, refund = (call_of(each, profile=profile).lease for each in (PAYMENT, REFUND))
 
-    assert payment
-    assert (seconds, boot_time) == (payment.repeat_seconds, payment.clock)
-    assert refund is None
+        assert payment
+        assert (seconds, boot_time) == (payment.repeat_seconds, payment.clock)
+        assert refund is None
 
 
-@pytest.mark.parametrize("shape", [Idempotency(header="idem"), Idempotency(field="idem")], ids=["header", "field"])
-async def test_all_attempts_carry_one_key(shape: Idempotency) -> None:
+async def test_all_attempts_carry_one_key() -> None:
     """All attempts of a call carry the same key, each with a nonce and a signature of its own."""
-    profile = evolve(PROFILE_OF_SANDBOX, idempotency=shape)
-    with Recorder([RESET, RESET], otherwise=OK) as service:
-        async with session(service, profile) as pay:
-            await pay.orders.place(total_amt=1, currency="CAD")
-    sent = [signatures.fields(request) for request in service.requests]
-    headers = [request.header("idem") for request in service.requests]
-    keys = headers if shape.header else [[each["idem"]] for each in sent]
+    for shape in [Idempotency(header="idem"), Idempotency(field="idem")]:
+        profile = evolve(PROFILE_OF_SANDBOX, idempotency=shape)
+        with Recorder([RESET, RESET], otherwise=OK) as service:
+            async with session(service, profile) as pay:
+                await pay.orders.place(total_amt=1, currency="CAD")
+        sent = [signatures.fields(request) for request in service.requests]
+        headers = [request.header("idem") for request in service.requests]
+        keys = headers if shape.header else [[each["idem"]] for each in sent]
 
-    assert [keys[0]] * 3 == keys
-    assert keys[0]
-    assert 3 == len({each["nonceStr"] for each in sent}) == len({each["sign"] for each in sent})
+        assert [keys[0]] * 3 == keys
+        assert keys[0]
+        assert 3 == len({each["nonceStr"] for each in sent}) == len({each["sign"] for each in sent})
 
 
 async def test_field_is_signed() -> None:
@@ -148,16 +144,16 @@ async def test_calls_to_other_endpoints() -> None:
     assert [] == read_
 
 
-@pytest.mark.parametrize("custom", [False, True])
-async def test_caller_does_not_set_the_field(*, custom: bool) -> None:
+async def test_caller_does_not_set_the_field() -> None:
     """The field of the key is refused in `extra` and `fields`, because payasync sets it."""
-    with Recorder(otherwise=OK) as service:
-        async with connect(service, profile=Profile(idempotency=Idempotency(field="idem"))) as pay:
-            mine = {"idem": "mine"}
-            payment = CreatePayment(amount=1, currency="USD", extra=mine)
-            call = pay.request("POST", "/bill", fields=mine) if custom else pay.send(payment)
-            with pytest.raises(InvalidArgumentError) as caught:
-                await call
+    for custom in [False, True]:
+        with Recorder(otherwise=OK) as service:
+            async with connect(service, profile=Profile(idempotency=Idempotency(field="idem"))) as pay:
+                mine = {"idem": "mine"}
+                payment = CreatePayment(amount=1, currency="USD", extra=mine)
+                call = pay.request("POST", "/bill", fields=mine) if custom else pay.send(payment)
+                with pytest.raises(InvalidArgumentError) as caught:
+                    await call
 
-    assert ("fields" if custom else "extra") == caught.value.field
-    assert [] == service.requests
+        assert ("fields" if custom else "extra") == caught.value.field
+        assert [] == service.requests

@@ -82,9 +82,9 @@ def test_answer_is_a_frozen_value() -> None:
     assert response == answer(Response, {"a": 1})
 
 
-@pytest.mark.parametrize(
-    ("path", "document", "expected"),
-    [
+def test_data_is_inside_the_envelope() -> None:
+    """`data` is the payload at the profile's path, or the whole document if that path is missing."""
+    for path, document, expected in [
         ("", {"a": 1}, {"a": 1}),
         ("", [1], [1]),
         ("", None, None),
@@ -92,13 +92,10 @@ def test_answer_is_a_frozen_value() -> None:
         ("result.inner", {"result": {"inner": [1]}}, [1]),
         ("result", {"result": None}, None),
         ("result", {"a": 1}, {"a": 1}),
-    ],
-)
-def test_data_is_inside_the_envelope(path: str, document: object, expected: object) -> None:
-    """`data` is the payload at the profile's path, or the whole document if that path is missing."""
-    response = answer(Response, document, Profile(answer=AnswerShape(data=path)))
+    ]:
+        response = answer(Response, document, Profile(answer=AnswerShape(data=path)))
 
-    assert expected == response.data
+        assert expected == response.data
 
 
 def test_no_json_is_no_document() -> None:
@@ -129,21 +126,21 @@ def test_get_steps_along_a_path() -> None:
     assert 7 == response.get("a.c", 7)
 
 
-@pytest.mark.parametrize("value", ["https://pay.example/S1", 5, True, 1.5, ["a"], {"a": 1}, None], ids=repr)
-@pytest.mark.parametrize(("kind", "name", "path"), LOCATIONS)
-def test_located_value(kind: type[Response], name: str, path: str, value: object) -> None:
+def test_located_value() -> None:
     """A number may be a text or an integer, and a URL only a text; any other value, and a missing one, is `None`.
 
     The value itself stays in `data`.
     """
-    promised = str if name == "redirect_url" else (str, int)
-    expected = value if isinstance(value, promised) and not isinstance(value, bool) else None
-    given = answer(kind, {"result": nested(path, value)})
+    for kind, name, path in LOCATIONS:
+        for value in ["https://pay.example/S1", 5, True, 1.5, ["a"], {"a": 1}, None]:
+            promised = str if name == "redirect_url" else (str, int)
+            expected = value if isinstance(value, promised) and not isinstance(value, bool) else None
+            given = answer(kind, {"result": nested(path, value)})
 
-    assert expected == getattr(given, name)
-    assert value == given.get(path)
-    assert getattr(answer(kind, {"result": {}}), name) is None
-    assert getattr(answer(kind, None), name) is None
+            assert expected == getattr(given, name)
+            assert value == given.get(path)
+            assert getattr(answer(kind, {"result": {}}), name) is None
+            assert getattr(answer(kind, None), name) is None
 
 
 TEMPLATE: Final = "https://pay.example/{shop.id}?no={gatewayNo}&amount={totalAmt}&ref={list.0}#{gatewayNo}"
@@ -151,66 +148,65 @@ PARTS: Final[dict[str, Any]] = {"shop": {"id": "a/b"}, "gatewayNo": "G 1&x=é", 
 ADDRESS: Final = "https://pay.example/a%2Fb?no=G%201%26x%3D%C3%A9&amount=450&ref=T1#G%201%26x%3D%C3%A9"
 
 
-@pytest.mark.parametrize(
-    ("payload", "sent", "expected"),
-    [
-        (PARTS, {}, ADDRESS),
-        (PARTS, {"totalAmt": 7, "shop": {"id": "c"}}, ADDRESS),
-        ({**PARTS, "totalAmt": None}, {"totalAmt": 450}, ADDRESS),
-        ({"gatewayNo": PARTS["gatewayNo"]}, {**PARTS, "gatewayNo": "mine"}, ADDRESS),
-        ({**PARTS, "gatewayNo": None}, {}, None),
-        ({**PARTS, "gatewayNo": True}, {}, None),
-        ({**PARTS, "gatewayNo": 1.5}, {}, None),
-        ({**PARTS, "gatewayNo": ["x"]}, {}, None),
-        ([], PARTS, ADDRESS),
-        (None, {}, None),
-    ],
-)
-@pytest.mark.parametrize("kind", [OrderResponse, PaymentResponse])
-def test_address_of_parts(
-    kind: type[OrderResponse | PaymentResponse], payload: object, sent: Mapping[str, Any], expected: str | None
-) -> None:
+def test_address_of_parts() -> None:
     """The customer's address is made of the payload's parts, or else the request's; without one it is `None`."""
-    profile = Profile(answer=AnswerShape(data="data", redirect_template=TEMPLATE))
-    call = evolve(bare_call(PLACE_ORDER, profile=profile), fields=sent)
-    response = kind.of(call, reply({"data": payload}))
+    cases_0: list[type[OrderResponse | PaymentResponse]] = [OrderResponse, PaymentResponse]
+    for kind in cases_0:
+        cases_1: list[tuple[object, Mapping[str, Any], str | None]] = [
+            (PARTS, {}, ADDRESS),
+            (PARTS, {"totalAmt": 7, "shop": {"id": "c"}}, ADDRESS),
+            ({**PARTS, "totalAmt": None}, {"totalAmt": 450}, ADDRESS),
+            ({"gatewayNo": PARTS["gatewayNo"]}, {**PARTS, "gatewayNo": "mine"}, ADDRESS),
+            ({**PARTS, "gatewayNo": None}, {}, None),
+            ({**PARTS, "gatewayNo": True}, {}, None),
+            ({**PARTS, "gatewayNo": 1.5}, {}, None),
+            ({**PARTS, "gatewayNo": ["x"]}, {}, None),
+            ([], PARTS, ADDRESS),
+            (None, {}, None),
+        ]
+        for payload, sent, expected in cases_1:
+            profile = Profile(answer=AnswerShape(data="data", redirect_template=TEMPLATE))
+            call = evolve(bare_call(PLACE_ORDER, profile=profile), fields=sent)
+            response = kind.of(call, reply({"data": payload}))
 
-    assert expected == response.redirect_url
-    assert expected == unpickled(response).redirect_url
+            assert expected == response.redirect_url
+            assert expected == unpickled(response).redirect_url
 
 
-@pytest.mark.parametrize(("kind", "name", "path"), LOCATIONS)
-def test_open_location(kind: type[Response], name: str, path: str) -> None:
+def test_open_location() -> None:
     """If the profile does not locate a value, reading it raises `NotConfiguredError`, and nothing is guessed.
 
     The error says that the service responded, so that no handler sends the request again. It does not say that the
     service carried it out: the response may be one of a query, or tell of a failure.
     """
-    call = bare_call(PLACE_ORDER, profile=Profile())
-    response = kind.of(call, reply({name: "x", "state": "x", path: "x"}))
-    with pytest.raises(NotConfiguredError, match=f"answer.{name} is open") as caught:
-        getattr(response, name)
+    for kind, name, path in LOCATIONS:
+        call = bare_call(PLACE_ORDER, profile=Profile())
+        response = kind.of(call, reply({name: "x", "state": "x", path: "x"}))
+        with pytest.raises(NotConfiguredError, match=f"answer.{name} is open") as caught:
+            getattr(response, name)
 
-    error = caught.value
-    assert f"answer.{name}" == error.field
-    assert (True, "orders.place", call.reference) == (error.sent, error.operation, error.reference)
-    assert (response, response.attempts) == (error.response, error.attempts)
-    assert f"as 'answer.{name}'. The service responded to the request. Only reading {name} needs this key" in str(error)
-    assert "this error does not say that the request failed" in str(error)
-    assert "carried it out" not in str(error)
-    assert (True, response) == (unpickled(error).sent, unpickled(error).response)
-    assert response.state is None
+        error = caught.value
+        assert f"answer.{name}" == error.field
+        assert (True, "orders.place", call.reference) == (error.sent, error.operation, error.reference)
+        assert (response, response.attempts) == (error.response, error.attempts)
+        assert f"as 'answer.{name}'. The service responded to the request. Only reading {name} needs this key" in str(
+            error
+        )
+        assert "this error does not say that the request failed" in str(error)
+        assert "carried it out" not in str(error)
+        assert (True, response) == (unpickled(error).sent, unpickled(error).response)
+        assert response.state is None
 
 
-@pytest.mark.parametrize("kind", [Response, PaymentResponse, OrderResponse, RefundResponse, SubscriptionResponse])
-def test_only_properties_of_a_location_need_the_profile(kind: type[Response]) -> None:
+def test_only_properties_of_a_location_need_the_profile() -> None:
     """Everything else of a response can be read with the bare profile."""
-    response = answer(kind, {"state": "x"}, Profile())
+    for kind in [Response, PaymentResponse, OrderResponse, RefundResponse, SubscriptionResponse]:
+        response = answer(kind, {"state": "x"}, Profile())
 
-    assert (None, None) == (response.state, response.request_id)
-    assert ({"state": "x"}, "x") == (response.data, response.get("state"))
-    assert (1, False, "x") == (response.attempts, response.recovered, response["state"])
-    assert repr(response)
+        assert (None, None) == (response.state, response.request_id)
+        assert ({"state": "x"}, "x") == (response.data, response.get("state"))
+        assert (1, False, "x") == (response.attempts, response.recovered, response["state"])
+        assert repr(response)
 
 
 def test_data_that_does_not_fit_was_sent() -> None:
@@ -225,9 +221,9 @@ def test_data_that_does_not_fit_was_sent() -> None:
     assert response == error.response
 
 
-@pytest.mark.parametrize(
-    ("kind", "path", "value", "expected"),
-    [
+def test_state_is_our_name_where_the_profile_maps_it() -> None:
+    """`state` is mapped by type and value, with the table of the response's own kind."""
+    for kind, path, value, expected in [
         (OrderResponse, "state", "SUCCESS", "paid"),
         (OrderResponse, "state", "2", None),
         (OrderResponse, "state", 2, "paid"),
@@ -236,18 +232,13 @@ def test_data_that_does_not_fit_was_sent() -> None:
         (SubscriptionResponse, "state", 1, "active"),
         (SubscriptionResponse, "state", True, None),
         (Response, "state", "SUCCESS", None),
-    ],
-)
-def test_state_is_our_name_where_the_profile_maps_it(
-    kind: type[Response], path: str, value: object, expected: str | None
-) -> None:
-    """`state` is mapped by type and value, with the table of the response's own kind."""
-    assert expected == answer(kind, {"result": nested(path, value)}).state
+    ]:
+        assert expected == answer(kind, {"result": nested(path, value)}).state
 
 
-@pytest.mark.parametrize(
-    ("where", "document", "expected"),
-    [
+def test_request_id() -> None:
+    """`request_id` is read from the whole document, not from the payload, or from a header."""
+    for where, document, expected in [
         ("", {"id": "q1"}, None),
         ("id", {"id": "q1"}, "q1"),
         ("head.id", {"head": {"id": 5}, "result": {"head": {"id": "no"}}}, 5),
@@ -256,35 +247,35 @@ def test_state_is_our_name_where_the_profile_maps_it(
         ("id", None, None),
         ("header:X-Request-Id", {}, "q2"),
         ("header:X-Other", {}, None),
-    ],
-)
-def test_request_id(where: str, document: object, expected: object) -> None:
-    """`request_id` is read from the whole document, not from the payload, or from a header."""
-    response = answer(
-        Response, document, Profile(answer=AnswerShape(data="result", request_id=where)), headers={"X-Request-Id": "q2"}
-    )
+    ]:
+        response = answer(
+            Response,
+            document,
+            Profile(answer=AnswerShape(data="result", request_id=where)),
+            headers={"X-Request-Id": "q2"},
+        )
 
-    assert expected == response.request_id
+        assert expected == response.request_id
 
 
-@pytest.mark.parametrize("kind", [int, list[int], dict[str, int], int | None, object])
-def test_to_any_kind_raises_our_own_error_only(kind: Any) -> None:
+def test_to_any_kind_raises_our_own_error_only() -> None:
     """Whatever class `to` is given, data that does not fit raises `InvalidArgumentError`."""
-    with pytest.raises(InvalidArgumentError, match="the response does not fit"):
-        answer(Response, {"result": "text"}).to(kind)
+    for kind in [int, list[int], dict[str, int], int | None, object]:
+        with pytest.raises(InvalidArgumentError, match="the response does not fit"):
+            answer(Response, {"result": "text"}).to(kind)
 
 
-@pytest.mark.parametrize("kind", [Response, PaymentResponse, OrderResponse, RefundResponse, SubscriptionResponse])
-def test_answer_crosses_a_process_boundary(kind: type[Response]) -> None:
+def test_answer_crosses_a_process_boundary() -> None:
     """A pickled response keeps its class, headers, state and request number."""
-    response = answer(kind, {"result": {"state": "SUCCESS"}, "head": {"id": 7}}, headers={"X-Request-Id": "q1"})
-    twin = unpickled(response)
+    for kind in [Response, PaymentResponse, OrderResponse, RefundResponse, SubscriptionResponse]:
+        response = answer(kind, {"result": {"state": "SUCCESS"}, "head": {"id": 7}}, headers={"X-Request-Id": "q1"})
+        twin = unpickled(response)
 
-    assert kind is type(twin)
-    assert response == twin
-    assert "q1" == twin.headers["x-REQUEST-id"]
-    assert response.state == twin.state
-    assert 7 == twin.request_id
+        assert kind is type(twin)
+        assert response == twin
+        assert "q1" == twin.headers["x-REQUEST-id"]
+        assert response.state == twin.state
+        assert 7 == twin.request_id
 
 
 def test_repr_shows_status_and_state() -> None:
@@ -339,9 +330,9 @@ def made(value: object, kind: Any) -> Any:
     return answer(Response, {"result": value}).to(kind)
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "expected"),
-    [
+def test_data_becomes_a_class() -> None:
+    """`to` builds a class from data whose JSON types fit it."""
+    for kind, value, expected in [
         (float, 1, 1),
         (date, "2027-01-31", date(2027, 1, 31)),
         (str | float | None, 1.5, 1.5),
@@ -354,17 +345,17 @@ def made(value: object, kind: Any) -> Any:
         (Outer, {"inner": {"paid": True}, "more": 1}, Outer(Inner(paid=True))),
         (Plain, {"paid": True}, Plain(paid=True)),
         (Box[int], {"inside": 1}, Box(1)),
-    ],
-)
-def test_data_becomes_a_class(kind: Any, value: object, expected: object) -> None:
-    """`to` builds a class from data whose JSON types fit it."""
-    assert expected == made(value, kind)
-    assert type(expected) is type(made(value, kind))
+    ]:
+        assert expected == made(value, kind)
+        assert type(expected) is type(made(value, kind))
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "expected"),
-    [
+def test_nothing_is_converted() -> None:
+    """`to` converts no value to another type, and gives no missing field a default.
+
+    The error names every place that does not fit, with the type that was expected there.
+    """
+    for kind, value, expected in [
         (str, 1, "expected str, got int @ data"),
         (int, "1", "expected int, got str @ data"),
         (int, True, "expected int, got bool @ data"),
@@ -386,15 +377,9 @@ def test_data_becomes_a_class(kind: Any, value: object, expected: object) -> Non
             {"inner": {"paid": 0}, "many": [{"paid": 0}]},
             "expected bool, got int @ data.inner.paid; expected bool, got int @ data.many[0].paid",
         ),
-    ],
-)
-def test_nothing_is_converted(kind: Any, value: object, expected: str) -> None:
-    """`to` converts no value to another type, and gives no missing field a default.
+    ]:
+        with pytest.raises(InvalidArgumentError, match="the response does not fit") as refused:
+            made(value, kind)
 
-    The error names every place that does not fit, with the type that was expected there.
-    """
-    with pytest.raises(InvalidArgumentError, match="the response does not fit") as refused:
-        made(value, kind)
-
-    assert expected in str(refused.value)
-    assert "fits the response's data" == refused.value.rule
+        assert expected in str(refused.value)
+        assert "fits the response's data" == refused.value.rule

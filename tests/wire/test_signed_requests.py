@@ -74,18 +74,18 @@ async def test_exact_bytes_are_signed() -> None:
         assert {"nonceStr", "sign"}.isdisjoint(signatures.fields(service.only))
 
 
-@pytest.mark.parametrize("place", ["query", "path"])
-async def test_path_and_query_are_signed_as_they_are_sent(place: str) -> None:
+async def test_path_and_query_are_signed_as_they_are_sent() -> None:
     """The signed path has that of the base URL; path and query are percent-encoded as the service receives them."""
-    toml = f'identifier = ".+"\nsigned = ["payments.status"]\n[status.payment]\nname = "no"\nplace = "{place}"'
-    profile = Profile.from_toml(toml)
-    parts = {name: getattr(profile, name) for name in ("identifier", "signed", "payment_status")}
-    with Recorder() as service:
-        async with session(service, template(), **parts) as pay:
-            await pay.payments.status("é/&= +%?x")
+    for place in ["query", "path"]:
+        toml = f'identifier = ".+"\nsigned = ["payments.status"]\n[status.payment]\nname = "no"\nplace = "{place}"'
+        profile = Profile.from_toml(toml)
+        parts = {name: getattr(profile, name) for name in ("identifier", "signed", "payment_status")}
+        with Recorder() as service:
+            async with session(service, template(), **parts) as pay:
+                await pay.payments.status("é/&= +%?x")
 
-        assert verifies(service, service.only)
-        assert not service.only.body
+            assert verifies(service, service.only)
+            assert not service.only.body
 
 
 async def test_each_attempt_has_its_own_nonce() -> None:
@@ -196,23 +196,20 @@ async def test_own_scheme_sees_the_whole_request() -> None:
     assert re.fullmatch("[0-9a-f]{32}", seen.nonce)
 
 
-@pytest.mark.parametrize(
-    ("made", "why"),
-    [
+async def test_own_scheme_that_fails_sends_nothing() -> None:
+    """A scheme that fails, or returns no headers, sends nothing."""
+    for made, why in [
         (RuntimeError("canary"), "the signature scheme raised RuntimeError: nothing was sent"),
         ("canary", "the signature scheme returned str, not a table of texts: nothing was sent"),
         ({"X-Sign": b"canary"}, "the signature scheme returned dict, not a table of texts: nothing was sent"),
-    ],
-)
-async def test_own_scheme_that_fails_sends_nothing(made: Any, why: str) -> None:
-    """A scheme that fails, or returns no headers, sends nothing."""
-    with Recorder() as service:
-        async with session(service, OwnScheme(made)) as pay:
-            with pytest.raises(NotSentError) as caught:
-                await pay.refunds.create(**REFUND)
+    ]:
+        with Recorder() as service:
+            async with session(service, OwnScheme(made)) as pay:
+                with pytest.raises(NotSentError) as caught:
+                    await pay.refunds.create(**REFUND)
 
-        assert str(caught.value).endswith(why)
-        assert not service.requests
+            assert str(caught.value).endswith(why)
+            assert not service.requests
 
 
 async def test_own_scheme_cannot_break_a_request_apart() -> None:
@@ -226,15 +223,17 @@ async def test_own_scheme_cannot_break_a_request_apart() -> None:
             assert not service.requests
 
 
-@pytest.mark.parametrize("option", ["algorithm", "encoding"])
-async def test_open_option_is_named_before_the_journal(option: str) -> None:
+async def test_open_option_is_named_before_the_journal() -> None:
     """A template that leaves the algorithm or the encoding open is refused before anything is recorded or sent."""
-    end = way()
-    call = bare_call(CREATE_REFUND, profile=Profile(signature=template(**{option: ""})), fields={"a": 1}, signed=True)
-    with pytest.raises(ConfigurationError, match=rf"signature\.{option} is open"):
-        await require_signable(Secret(SIGNING_KEY))(call, end.send)
+    for option in ["algorithm", "encoding"]:
+        end = way()
+        call = bare_call(
+            CREATE_REFUND, profile=Profile(signature=template(**{option: ""})), fields={"a": 1}, signed=True
+        )
+        with pytest.raises(ConfigurationError, match=rf"signature\.{option} is open"):
+            await require_signable(Secret(SIGNING_KEY))(call, end.send)
 
-    assert [] == end.calls
+        assert [] == end.calls
 
 
 @pytest.mark.parametrize(
