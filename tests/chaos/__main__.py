@@ -50,7 +50,7 @@ def end(flaws: list[str]) -> None:
 @SEED
 @click.argument("paths", nargs=-1)
 def properties(seed: int | None, paths: tuple[str, ...]) -> list[str]:
-    """Try signatures and what reads foreign text, 100,000 examples each, and 10,000 scripts of failures over HTTP.
+    """Try signatures and what reads foreign text, 100,000 examples each.
 
     PATHS: only these files of tests.
     """

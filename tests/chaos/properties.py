@@ -15,9 +15,8 @@ PROPERTIES: Final = (
     "tests/profile/test_toml.py",
     "tests/notifications/test_notification.py",
     "tests/notifications/test_verification.py",
-    "tests/matrix/test_scripts.py",
 )
-"""What is signed, what reads what others wrote, and what is never sent again whatever fails."""
+"""What is signed, and what reads what others wrote."""
 MODELS: Final = ("tests/notifications/test_inbox_model.py", "tests/journal/test_in_time_lives.py")
 """The inbox beside a model of it, and random lives of one number in the journal."""
 LONG: Final = "chaos"

@@ -5,10 +5,7 @@ from attrs import evolve
 
 from tests.chaos.soak import SHORT, overlooked, run
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells it under /proc"),
-]
+pytestmark = [pytest.mark.long, pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells it under /proc")]
 
 
 async def test_flat() -> None:

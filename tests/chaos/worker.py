@@ -14,19 +14,9 @@ from typing import Final
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-from payasync import (
-    Call,
-    CreateRefund,
-    DuplicateError,
-    OutcomeUnknownError,
-    PayasyncError,
-    Reply,
-    RetryPolicy,
-    Send,
-    Session,
-    Timeouts,
-)
+from payasync import Call, CreateRefund, Reply, RetryPolicy, Send, Session, Timeouts
 from payasync.clocks import Pace, use_clocks, wall_time
+from payasync.errors import DuplicateError, OutcomeUnknownError, PayasyncError
 from payasync.journal import Reconciler
 from payasync.journal.intents import State
 from tests.chaos.errands import ORDER, PAID, PATIENCE, PAUSE, reconciling

@@ -133,9 +133,8 @@ def test_date_without_a_zone_is_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_response_to_a_write_has_no_age() -> None:
     """The response to a write is of that send, whatever its `Age` and `Date` say."""
     refunds = [POST(0), answer(200, b'{"code": "OK"}', ("Age", "900"), ("Date", "Sun, 29 Nov 2026 11:00:00 GMT"))]
-    with Recorder(refunds) as service:
-        async with Session(service.url, credentials=KEYS, profile=STATED) as pay:
-            ages = [(await pay.send(CreateRefund(**REFUND))).age for _ in refunds]
+    async with Recorder(refunds) as service, Session(service.url, credentials=KEYS, profile=STATED) as pay:
+        ages = [(await pay.send(CreateRefund(**REFUND))).age for _ in refunds]
 
     assert [0.0, 0.0] == ages
 

@@ -8,24 +8,7 @@ import orjson
 import pytest
 from attrs import evolve
 
-from payasync import (
-    AnswerShape,
-    Credentials,
-    Endpoint,
-    InvalidSignatureError,
-    NoAnswerError,
-    OutcomeUnknownError,
-    Parameter,
-    PayasyncError,
-    Profile,
-    Recovery,
-    ResultCodes,
-    RetryPolicy,
-    ServiceError,
-    Session,
-    SortedPairs,
-    States,
-)
+from payasync import Credentials, Profile, RetryPolicy, Session
 from payasync.credentials import Secret
 from payasync.endpoints import (
     CANCEL_SUBSCRIPTION,
@@ -42,6 +25,7 @@ from payasync.endpoints import (
     Operation,
     custom_operation,
 )
+from payasync.errors import InvalidSignatureError, NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
 from payasync.evidence.comparison import (
     PAYMENT,
     Objection,
@@ -55,9 +39,11 @@ from payasync.evidence.comparison import (
     names_the_same,
 )
 from payasync.middleware.verify import verify_reply
+from payasync.profile import AnswerShape, Endpoint, Parameter, Recovery, ResultCodes, States
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
+from payasync.signing import SortedPairs
 from payasync.wire.call import Reply
 from payasync.wire.encode import Codec
 from tests.foreign import signatures

@@ -7,17 +7,10 @@ import orjson
 import pytest
 from attrs import evolve
 
-from payasync import (
-    AnswerShape,
-    OutcomeUnknownError,
-    PayasyncError,
-    ResultCodes,
-    RetryPolicy,
-    ServiceError,
-    Session,
-    States,
-)
+from payasync import RetryPolicy, Session
+from payasync.errors import OutcomeUnknownError, PayasyncError, ServiceError
 from payasync.journal import SqliteJournal
+from payasync.profile import AnswerShape, ResultCodes, States
 from tests.foreign.recorder import Recorder, answer
 from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN, TenCall
 

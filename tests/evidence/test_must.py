@@ -11,22 +11,13 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync import (
-    AnswerShape,
-    ConfigurationError,
-    NoAnswerError,
-    OutcomeUnknownError,
-    PayasyncError,
-    Profile,
-    ResultCodes,
-    RetryPolicy,
-    ServiceError,
-    Session,
-    SortedPairs,
-)
+from payasync import Profile, RetryPolicy, Session
 from payasync.endpoints import OPERATIONS, QUERY_ORDER
+from payasync.errors import ConfigurationError, NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
 from payasync.evidence.comparison import comparison_of, mismatch
+from payasync.profile import AnswerShape, ResultCodes
 from payasync.sandbox import Sandbox
+from payasync.signing import SortedPairs
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
 from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN

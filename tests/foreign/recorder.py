@@ -345,6 +345,13 @@ class Recorder:
             servant.join(PATIENCE)
         self._door.close()
 
+    async def __aenter__(self) -> Self:
+        """Serve, so that a session may follow in the same statement."""
+        return self.__enter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.__exit__(None, None, None)
+
     def _call_last(self) -> None:
         """Wake the acceptor for its last time: whoever connected earlier is in line before this."""
         with socket.socket() as caller:

@@ -15,20 +15,10 @@ from typing import Any, Final
 import pytest
 from attrs import field, frozen
 
-from payasync import (
-    Call,
-    Event,
-    Layer,
-    OutcomeUnknownError,
-    Reply,
-    Response,
-    Retrying,
-    RetryPolicy,
-    Send,
-    Session,
-    Timeouts,
-    Unknown,
-)
+from payasync import Call, Event, Layer, Reply, RetryPolicy, Send, Session, Timeouts
+from payasync.errors import OutcomeUnknownError
+from payasync.middleware.observe import Retrying, Unknown
+from payasync.wire.response import Response
 from tests.foreign import signatures
 from tests.foreign.certificates import server_tls
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Connection, Recorder, answer
@@ -177,12 +167,7 @@ PHASES: Final = (
     Phase("answer", ALL, partial(Recorder, otherwise=SILENT), Stage.asked),
     Phase("answer over TLS", ALL, lambda: Recorder(otherwise=SILENT, tls=server_tls()), Stage.asked),
     Phase("body", ALL, partial(Recorder, otherwise=HALF), Stage.asked, further=TURNS),
-    Phase(
-        "wait",
-        REPEATED,
-        partial(Recorder, otherwise=answer(503, b"{}")),
-        partial(Stage.count, kind=Retrying),
-    ),
+    Phase("wait", REPEATED, partial(Recorder, otherwise=answer(503, b"{}")), partial(Stage.count, kind=Retrying)),
     Phase(
         "question",
         (CALLS["refund"],),
@@ -209,12 +194,7 @@ async def staged(phase: Phase) -> AsyncGenerator[Stage]:
     told: list[Event] = []
     calls: list[Call] = []
 
-    settings: dict[str, Any] = {
-        "retry": SLOW,
-        "on_event": told.append,
-        "middleware": [noting(calls)],
-        **phase.settings,
-    }
+    settings: dict[str, Any] = {"retry": SLOW, "on_event": told.append, "middleware": [noting(calls)], **phase.settings}
     with phase.service() as service:
         async with session(service, scheme=phase.scheme, **settings) as pay:
             stage = Stage(service, pay, told, calls)

@@ -188,9 +188,8 @@ def is_as_told(column: Column, result: Any) -> bool:
 @cut_column
 async def test_request_that_is_cut(column: Column) -> None:
     """After the first byte, a write without number and key is unknown and not repeated; other calls recover."""
-    with Recorder(otherwise=OK) as service:
-        async with session(service, column.under(UNSURE)) as pay:
-            await column.call(pay)
+    async with Recorder(otherwise=OK) as service, session(service, column.under(UNSURE)) as pay:
+        await column.call(pay)
     offsets, once = range(1, len(service.only.raw)), column.kind == "unnamed"
     cuts = [cut for offset in offsets for cut in ((offset,) if once else (offset, None))]
     with Recorder(otherwise=LAST, cuts=cuts, by_path=REFUNDED if column.query else {}) as service:
@@ -260,9 +259,8 @@ async def test_duplicate_after_a_lost_close_is_asked_about() -> None:
         ("WHO_KNOWS", errors.OutcomeUnknownError),
     ]:
         order = answer(200, b'{"code":"SBX_OK","outTradeNo":"T1","status":"SBX_%s"}' % state.encode())
-        with Recorder([RESET, *statuses(409)], by_path={ORDER_QUERY: order}) as service:
-            async with session(service) as pay:
-                result = await ended(pay.orders.close("T1"))
+        async with Recorder([RESET, *statuses(409)], by_path={ORDER_QUERY: order}) as service, session(service) as pay:
+            result = await ended(pay.orders.close("T1"))
 
         assert expected is type(result) or (expected is Response and isinstance(result, Response))
         assert {"/payment/closeorder": 2, ORDER_QUERY: 1} == received(service)
@@ -310,14 +308,13 @@ async def test_slow_drip() -> None:
     for number in ["1", "3", "4"]:
         column, time = BY_NUMBER[number], Time()
         drip = Answer(answer(200, OK_BODY.ljust(100_000)).raw, drip=0.01)
-        with Recorder(otherwise=drip) as service:
-            async with session(service, timeouts=Timeouts(total=60, read=120)) as pay:
-                called = asyncio.ensure_future(ended(column.call(pay)))
-                await asyncio.to_thread(service.wait_for_request)
-                await time.pass_by(30)
-                early = called.done()
-                await time.pass_by(30)
-                result = await asyncio.wait_for(called, 10)
+        async with Recorder(otherwise=drip) as service, session(service, timeouts=Timeouts(total=60, read=120)) as pay:
+            called = asyncio.ensure_future(ended(column.call(pay)))
+            await asyncio.to_thread(service.wait_for_request)
+            await time.pass_by(30)
+            early = called.done()
+            await time.pass_by(30)
+            result = await asyncio.wait_for(called, 10)
 
         assert not early
         assert (errors.NoAnswerError if column.kind == "read" else errors.OutcomeUnknownError) in type(result).__mro__

@@ -83,11 +83,10 @@ async def test_reconcile_asks_by_the_number() -> None:
     """`reconcile` queries by the write's number and sends `extra`, which cannot hold another number."""
     for operation, expected in [("orders.place", ORDER), ("orders.close", ORDER), ("refunds.create", REFUND)]:
         said, kind, state, path, number = expected
-        with Recorder([said]) as service:
-            async with pay_with(service) as pay:
-                found = await pay.reconcile(unknown(operation, "N9"), extra={"deviceNo": "7"})
-                with pytest.raises(errors.InvalidArgumentError) as caught:
-                    await pay.reconcile(unknown("orders.place", "N9"), extra={"outTradeNo": "N8"})
+        async with Recorder([said]) as service, pay_with(service) as pay:
+            found = await pay.reconcile(unknown(operation, "N9"), extra={"deviceNo": "7"})
+            with pytest.raises(errors.InvalidArgumentError) as caught:
+                await pay.reconcile(unknown("orders.place", "N9"), extra={"outTradeNo": "N8"})
         sent = signatures.fields(service.only)
 
         assert (kind, state, path) == (type(found), found.state, service.only.path)
@@ -146,9 +145,8 @@ async def test_reconcile_what_is_about_another() -> None:
 
 async def test_reconcile_an_error_of_ones_own() -> None:
     """If an error has no `asked`, `reconcile` returns the response without a comparison."""
-    with Recorder([ANOTHER]) as service:
-        async with pay_with(service) as pay:
-            found = await pay.reconcile(errors.NoAnswerError("lost", operation="orders.query", reference="T1"))
+    async with Recorder([ANOTHER]) as service, pay_with(service) as pay:
+        found = await pay.reconcile(errors.NoAnswerError("lost", operation="orders.query", reference="T1"))
 
     assert ("paid", 990) == (found.state, found.data["totalAmt"])
 
@@ -156,10 +154,9 @@ async def test_reconcile_an_error_of_ones_own() -> None:
 async def test_reconcile_an_empty_answer() -> None:
     """If the query returns an empty envelope, the outcome stays unknown."""
     profile = evolve(SANDBOX, answer=AnswerShape(code="code", ok=(0,), data="data"))
-    with Recorder([EMPTY]) as service:
-        async with pay_with(service, profile=profile) as pay:
-            with pytest.raises(errors.OutcomeUnknownError) as caught:
-                await pay.reconcile(unknown("orders.place", "T1"))
+    async with Recorder([EMPTY]) as service, pay_with(service, profile=profile) as pay:
+        with pytest.raises(errors.OutcomeUnknownError) as caught:
+            await pay.reconcile(unknown("orders.place", "T1"))
 
     assert ("the service says nothing about T1", "orders.place") == (caught.value.reason, caught.value.operation)
 
@@ -171,10 +168,9 @@ async def test_reconcile_without_an_answer() -> None:
         (answer(400, b'{"code":"SBX_OTHER"}'), errors.ServiceError),
         (RESET, errors.NoAnswerError),
     ]:
-        with Recorder([said]) as service:
-            async with pay_with(service) as pay:
-                with pytest.raises(errors.PayasyncError) as caught:
-                    await pay.reconcile(unknown("orders.place", "T1"))
+        async with Recorder([said]) as service, pay_with(service) as pay:
+            with pytest.raises(errors.PayasyncError) as caught:
+                await pay.reconcile(unknown("orders.place", "T1"))
 
         assert (expected, "orders.query", "T1") == (type(caught.value), caught.value.operation, caught.value.reference)
 
@@ -186,10 +182,9 @@ async def test_reconcile_what_nothing_names() -> None:
         unknown("subscriptions.update", "S1"),
         errors.IntentConflictError("another", operation="refunds.create", reference="R1"),
     ]:
-        with Recorder() as service:
-            async with pay_with(service) as pay:
-                with pytest.raises(type(error)) as caught:
-                    await pay.reconcile(error)
+        async with Recorder() as service, pay_with(service) as pay:
+            with pytest.raises(type(error)) as caught:
+                await pay.reconcile(error)
 
         assert error is caught.value
         assert [] == service.requests
@@ -197,10 +192,9 @@ async def test_reconcile_what_nothing_names() -> None:
 
 async def test_reconcile_where_the_profile_does_not_say_how() -> None:
     """If the profile does not map the query, `reconcile` names the open point and its table, and sends nothing."""
-    with Recorder() as service:
-        async with pay_with(service, profile=evolve(SANDBOX, refund_status=None)) as pay:
-            with pytest.raises(errors.NotConfiguredError) as caught:
-                await pay.reconcile(unknown("refunds.create", "R1"))
+    async with Recorder() as service, pay_with(service, profile=evolve(SANDBOX, refund_status=None)) as pay:
+        with pytest.raises(errors.NotConfiguredError) as caught:
+            await pay.reconcile(unknown("refunds.create", "R1"))
 
     assert ("refund_status", "refunds.status") == (caught.value.field, caught.value.operation)
     assert "as 'refund_status' (TOML: [status.refund])" in str(caught.value)
@@ -214,10 +208,9 @@ async def test_reconcile_takes_an_error_of_ours_alone() -> None:
         *((error, None, "error") for error in (None, "R1", ValueError("lost"))),
     ]
     for error, timeout, field in cases:
-        with Recorder() as service:
-            async with pay_with(service) as pay:
-                with pytest.raises(errors.InvalidArgumentError) as caught:
-                    await pay.reconcile(error, timeout=timeout)
+        async with Recorder() as service, pay_with(service) as pay:
+            with pytest.raises(errors.InvalidArgumentError) as caught:
+                await pay.reconcile(error, timeout=timeout)
 
         assert field == caught.value.field
         assert [] == service.requests
@@ -235,12 +228,11 @@ async def test_advice_where_nothing_can_be_asked() -> None:
         (lambda pay: pay.subscriptions.cancel("S1"), "look at S1 at the service", False),
     ]
     for write, words, hinted in cases:
-        with Recorder(otherwise=RESET) as service:
-            async with pay_with(service) as pay:
-                with pytest.raises(errors.OutcomeUnknownError) as caught:
-                    await write(pay)
-                with pytest.raises(errors.OutcomeUnknownError) as again:
-                    await pay.reconcile(caught.value)
+        async with Recorder(otherwise=RESET) as service, pay_with(service) as pay:
+            with pytest.raises(errors.OutcomeUnknownError) as caught:
+                await write(pay)
+            with pytest.raises(errors.OutcomeUnknownError) as again:
+                await pay.reconcile(caught.value)
         told = str(caught.value)
 
         assert caught.value is again.value

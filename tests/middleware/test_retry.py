@@ -328,6 +328,17 @@ async def test_quarantine() -> None:
         assert {"R1"} == {call.reference for call in end.calls}
 
 
+async def test_refusal_after_a_lost_attempt() -> None:
+    """If a close or a keyed write is lost, and its repeat is refused, the outcome is unknown: the first may be done."""
+    keyed = questioned(evolve(QUARANTINED, idempotency=Idempotency(header="Key")), CREATE_PAYMENT, reference=None)
+    for call in [questioned(operation=CLOSE_ORDER), keyed.with_idempotency_key("k")]:
+        end = way(CUT, PARAM)
+        with pytest.raises(errors.OutcomeUnknownError) as caught:
+            await layer()(call, end.send)
+
+        assert (2, 2) == (len(end.calls), caught.value.attempts)
+
+
 async def test_used_before_after_a_send_that_the_journal_knows_is_asked_about() -> None:
     """If the journal knows of an earlier send, "used before" leads to a query."""
     end = way(reply({}, 409), OK)

@@ -7,21 +7,14 @@ from typing import Any, Final, cast
 import pytest
 from attrs import evolve
 
-from payasync import (
-    AnswerShape,
-    ConfigurationError,
-    Credentials,
-    InvalidSignatureError,
-    OutcomeUnknownError,
-    Profile,
-    ServiceError,
-    Session,
-    SortedPairs,
-)
+from payasync import Credentials, Profile, Session
 from payasync.credentials import Secret
 from payasync.endpoints import PLACE_ORDER
+from payasync.errors import ConfigurationError, InvalidSignatureError, OutcomeUnknownError, ServiceError
 from payasync.middleware.verify import verify_reply
+from payasync.profile import AnswerShape
 from payasync.profile.schema import ResultCodes
+from payasync.signing import SortedPairs
 from payasync.signing.schemes import FREE_TEXT, IDENTIFIERS
 from tests.building import bare_call, reply
 from tests.foreign.recorder import Recorder, answer
@@ -108,10 +101,9 @@ async def test_a_failure_without_a_signature_is_taken_by_its_code() -> None:
 async def test_without_any_key_nothing_is_sent() -> None:
     """If responses are signed and no key can verify them, nothing is sent."""
     profile = evolve(SIGNED, signed=())
-    with Recorder() as service:
-        async with Session(service.url, credentials=Credentials("M1"), profile=profile) as pay:
-            with pytest.raises(ConfigurationError) as caught:
-                await pay.orders.query("T1")
+    async with Recorder() as service, Session(service.url, credentials=Credentials("M1"), profile=profile) as pay:
+        with pytest.raises(ConfigurationError) as caught:
+            await pay.orders.query("T1")
 
     assert "credentials.service_keys" == caught.value.field
     assert [] == service.requests
@@ -157,11 +149,7 @@ async def test_other_values_are_forged() -> None:
 REFUSED: Final = {
     "bool": ('"state":"PAID","vip":true', "data.vip holds true or false", 'signature.booleans = "json"'),
     "number": ('"rate":1.10,"state":"PAID"', "data.rate holds a number with a fraction", 'signature.numbers = "text"'),
-    "object": (
-        '"fee":{},"state":"PAID"',
-        "data.fee holds an object or a list",
-        'signature.nested = "json" or "omit"',
-    ),
+    "object": ('"fee":{},"state":"PAID"', "data.fee holds an object or a list", 'signature.nested = "json" or "omit"'),
     "delimiter": (
         '"state":"PAID","url":"/?a=b"',
         "data.url holds a delimiter",

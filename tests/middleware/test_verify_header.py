@@ -7,22 +7,11 @@ import pytest
 from attrs import evolve
 from multidict import CIMultiDict
 
-from payasync import (
-    ConfigurationError,
-    Credentials,
-    InvalidSignatureError,
-    NoAnswerError,
-    OutcomeUnknownError,
-    Profile,
-    Reply,
-    RetryPolicy,
-    Secret,
-    ServiceError,
-    Session,
-    SortedPairs,
-)
+from payasync import Credentials, Profile, Reply, RetryPolicy, Secret, Session
 from payasync.endpoints import QUERY_ORDER
+from payasync.errors import ConfigurationError, InvalidSignatureError, NoAnswerError, OutcomeUnknownError, ServiceError
 from payasync.middleware.verify import verify
+from payasync.signing import SortedPairs
 from tests.building import bare_call
 from tests.foreign.certificates import trusting_tls
 from tests.foreign.recorder import Answer, Recorder, answer
@@ -200,11 +189,10 @@ async def test_request_that_is_sent_back_is_no_response() -> None:
     """With one key for both, a request verifies as a response; it is not believed, because it has no state."""
     profile = Profile.from_toml(TOML.replace('prefix = "v1-"\n', "").replace('"Nonce"', '"Signature:n"'))
     own = Credentials("M1", signing_key=OWN)
-    with Recorder() as service:
-        async with Session(service.url, credentials=own, profile=profile, tls=TLS) as pay:
-            with pytest.raises(InvalidSignatureError):
-                await pay.orders.query("T1")
-            request = service.only
+    async with Recorder() as service, Session(service.url, credentials=own, profile=profile, tls=TLS) as pay:
+        with pytest.raises(InvalidSignatureError):
+            await pay.orders.query("T1")
+        request = service.only
     echo = answer(200, request.body, ("Signature", request.header("Signature")[0]))
     with pytest.raises(NoAnswerError, match="it may be a request that was sent back"):
         await queried(echo, profile, own)

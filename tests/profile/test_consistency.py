@@ -184,11 +184,7 @@ CONTRADICTIONS: Final[list[tuple[str, str, dict[str, Any]]]] = [
     ),
     # An idempotency key stands in a header or in a field, in which nothing else stands.
     ("idempotency.field", "and idempotency.header both carry the key", keyed(header="Key", field="key")),
-    (
-        "idempotency.lifetime",
-        "has no effect without idempotency.header or idempotency.field",
-        keyed(lifetime=60.0),
-    ),
+    ("idempotency.lifetime", "has no effect without idempotency.header or idempotency.field", keyed(lifetime=60.0)),
     ("idempotency.field", "must be a name without a dot, not 'a.b'", keyed(field="a.b")),
     *(
         (

@@ -115,12 +115,11 @@ async def test_call_neither_asks_nor_repeats(
     toml: str, write: Write, name: str, first: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A query that takes the service's number says "not found" of all others: one send, no advice to ask, a warning."""
-    with Recorder([first], otherwise=NONE) as service:
-        async with connect(service, toml) as pay:
-            with pytest.raises((OutcomeUnknownError, DuplicateError)) as caught:
-                await write(pay)
-            with pytest.raises(NotConfiguredError) as asked:
-                await pay.reconcile(caught.value)
+    async with Recorder([first], otherwise=NONE) as service, connect(service, toml) as pay:
+        with pytest.raises((OutcomeUnknownError, DuplicateError)) as caught:
+            await write(pay)
+        with pytest.raises(NotConfiguredError) as asked:
+            await pay.reconcile(caught.value)
     warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
 
     assert 1 == len(service.requests)

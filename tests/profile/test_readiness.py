@@ -30,10 +30,7 @@ def test_empty_profile() -> None:
     """An empty profile is ready for nothing, and each group names at most three things, each with its keys."""
     cases: list[tuple[Group, list[str]]] = [
         ("payments", ["how to query it: status.payment.name", "its states: answer.payment_status, states.payment"]),
-        (
-            "orders",
-            [SIGNING, "its payment page: answer.redirect_url", "its states: answer.order_status, states.order"],
-        ),
+        ("orders", [SIGNING, "its payment page: answer.redirect_url", "its states: answer.order_status, states.order"]),
         (
             "refunds",
             [SIGNING, "how to query it: status.refund.name", "its states: answer.refund_status, states.refund"],
@@ -56,10 +53,7 @@ def test_empty_profile() -> None:
                 "how to query: status.refund.name, signature.algorithm, signature.encoding",
             ],
         ),
-        (
-            "notifications",
-            ["verification: notification.verification", "acknowledgement: notification.ack_status"],
-        ),
+        ("notifications", ["verification: notification.verification", "acknowledgement: notification.ack_status"]),
     ]
     for group, expected in cases:
         assert expected == missing(group)
@@ -175,28 +169,12 @@ def test_what_is_missing() -> None:
         ("payments", f'signed = ["payments.create"]\n{READY["payments"]}', [SIGNING]),
         ("payments", f"answer.signature = 'sign'\n{READY['payments']}", [SIGNING]),
         ("orders", f"signed = []\n{READY['orders'].replace(PAIRS.strip(), '')}", []),
-        (
-            "recovery",
-            f"signed = []\nrecovery.quarantine = 1.0\n{ABSENT}",
-            ["how to query: status.refund.name"],
-        ),
+        ("recovery", f"signed = []\nrecovery.quarantine = 1.0\n{ABSENT}", ["how to query: status.refund.name"]),
         # A service says "not found" by a code or a message, which must be found itself.
-        (
-            "recovery",
-            READY["recovery"].replace(ABSENT, 'answer.message = "m"'),
-            ["'not found': codes.absent"],
-        ),
-        (
-            "recovery",
-            READY["recovery"].replace(ABSENT, 'codes.absent = ["N"]'),
-            ["'not found': answer.code"],
-        ),
+        ("recovery", READY["recovery"].replace(ABSENT, 'answer.message = "m"'), ["'not found': codes.absent"]),
+        ("recovery", READY["recovery"].replace(ABSENT, 'codes.absent = ["N"]'), ["'not found': answer.code"]),
         ("recovery", READY["recovery"].replace(ABSENT, ABSENT_BY_QUERY), []),
-        (
-            "recovery",
-            READY["recovery"].replace(ABSENT, ABSENT_BY_QUERY.splitlines()[0]),
-            ["'not found': codes.absent"],
-        ),
+        ("recovery", READY["recovery"].replace(ABSENT, ABSENT_BY_QUERY.splitlines()[0]), ["'not found': codes.absent"]),
         # The parts of an address are as good as the address.
         ("orders", READY["orders"].replace('redirect_url = "url"', 'redirect_template = "https://a.example/{no}"'), []),
         # What a subscription is created with counts, whatever further arguments a change may have.
@@ -225,11 +203,7 @@ def test_what_is_missing() -> None:
         ("orders", f"answer.signature = 'sign'\n{READY['orders']}", []),
         # Notifications are verified, or else confirmed by a query.
         ("notifications", f"{PAIRS}{BODY}", ["its signature: notification.signature"]),
-        (
-            "notifications",
-            BODY,
-            ["its signature: notification.signature, signature.algorithm, signature.encoding"],
-        ),
+        ("notifications", BODY, ["its signature: notification.signature, signature.algorithm, signature.encoding"]),
         ("notifications", f"signed = []\n{HEADER}", ["its signature: signature.algorithm, signature.encoding"]),
         ("notifications", f"{PAIRS}{HEADER}", []),
         # Else a hash of the body identifies an event, and a redelivery may differ in it.

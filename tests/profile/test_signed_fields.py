@@ -12,20 +12,11 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync import (
-    Accept,
-    AnswerShape,
-    Credentials,
-    Idempotency,
-    InvalidArgumentError,
-    OutcomeUnknownError,
-    Parameter,
-    Profile,
-    RetryPolicy,
-    Session,
-    SortedPairs,
-)
+from payasync import Credentials, Profile, RetryPolicy, Session
+from payasync.errors import InvalidArgumentError, OutcomeUnknownError
+from payasync.profile import Accept, AnswerShape, Idempotency, Parameter
 from payasync.profile.signed_fields import SignedFields
+from payasync.signing import SortedPairs
 from payasync.wire.encode import make_text_check
 from tests.foreign import signatures
 from tests.foreign.recorder import Recorder, answer
@@ -299,12 +290,11 @@ async def test_requests_say_what_they_like_elsewhere() -> None:
         (evolve(BELIEVED, answer=evolve(BELIEVED.answer, signature="")), ()),
         (evolve(BELIEVED, signed=[]), ()),
     ]:
-        with Recorder() as service:
-            async with paying(service, profile, *keys) as pay:
-                with pytest.raises(OutcomeUnknownError):
-                    await pay.orders.place(total_amt=450, currency="CAD", body="a&code=OK", extra={"code": "OK"})
-                with pytest.raises(OutcomeUnknownError):
-                    await pay.request("POST", "/x", fields={"code": "OK", "body": "a&code=OK"}, signed=bool(keys))
+        async with Recorder() as service, paying(service, profile, *keys) as pay:
+            with pytest.raises(OutcomeUnknownError):
+                await pay.orders.place(total_amt=450, currency="CAD", body="a&code=OK", extra={"code": "OK"})
+            with pytest.raises(OutcomeUnknownError):
+                await pay.request("POST", "/x", fields={"code": "OK", "body": "a&code=OK"}, signed=bool(keys))
 
         assert ["OK", "OK"] == [signatures.fields(each)["code"] for each in service.requests]
 
@@ -312,10 +302,9 @@ async def test_requests_say_what_they_like_elsewhere() -> None:
 async def test_texts_that_could_not_be_split() -> None:
     """A text may hold other delimiters, and the name of such a field without a separator."""
     text = "code=OK, a=b & c, encode=1 &barcode=2"
-    with Recorder() as service:
-        async with paying(service, BELIEVED) as pay:
-            with pytest.raises(OutcomeUnknownError):
-                await pay.orders.place(total_amt=450, currency="CAD", body=text, extra={"memo": {"code": "OK"}})
+    async with Recorder() as service, paying(service, BELIEVED) as pay:
+        with pytest.raises(OutcomeUnknownError):
+            await pay.orders.place(total_amt=450, currency="CAD", body=text, extra={"memo": {"code": "OK"}})
 
     assert text == signatures.fields(service.only)["body"]
 
@@ -339,10 +328,9 @@ async def test_what_leaves_no_trace_in_the_signature_proves_nothing() -> None:
     ]:
         shape = AnswerShape(signature="sign", order_status="state")
         profile = Profile(signature=SortedPairs(**SCHEME, nested="omit"), answer=shape)
-        with Recorder() as first:
-            async with paying(first, profile) as pay:
-                with pytest.raises(OutcomeUnknownError):
-                    await pay.orders.close("T1")
+        async with Recorder() as first, paying(first, profile) as pay:
+            with pytest.raises(OutcomeUnknownError):
+                await pay.orders.close("T1")
         sent_back = {**signatures.fields(first.requests[0]), "state": state}
         with Recorder(by_path={"/payment/closeorder": answer(body=json.dumps(sent_back).encode())}) as service:
             async with paying(service, profile) as pay:

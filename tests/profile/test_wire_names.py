@@ -9,17 +9,9 @@ from typing import Any, Final
 import pytest
 from attrs import asdict, evolve
 
-from payasync import (
-    CreateRefund,
-    InvalidArgumentError,
-    NoAnswerError,
-    OutcomeUnknownError,
-    PlaceOrder,
-    Profile,
-    RetryPolicy,
-    Session,
-)
+from payasync import CreateRefund, PlaceOrder, Profile, RetryPolicy, Session
 from payasync.endpoints import QUERY_PAYMENT
+from payasync.errors import InvalidArgumentError, NoAnswerError, OutcomeUnknownError
 from payasync.evidence.comparison import comparison_of
 from payasync.journal import Reconciler, SqliteJournal
 from payasync.profile.wire_names import names_of
@@ -213,10 +205,9 @@ async def test_signed_path_holds_its_arguments() -> None:
 async def test_path_that_lacks_its_argument() -> None:
     """If an argument that stands in the path is missing, nothing is sent, and the error names the argument."""
     profile = Profile.from_toml('endpoints."orders.place".path = "/orders/{out_trade_no}"\nsigned = []')
-    with Recorder() as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
-            with pytest.raises(InvalidArgumentError, match="because the profile's endpoints") as caught:
-                await pay.orders.place(total_amt=1, currency="CAD")
+    async with Recorder() as service, Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
+        with pytest.raises(InvalidArgumentError, match="because the profile's endpoints") as caught:
+            await pay.orders.place(total_amt=1, currency="CAD")
 
     assert ("out_trade_no", []) == (caught.value.field, service.requests)
     assert 'out_trade_no must be given, because the profile\'s endpoints."orders.place" names it' in str(caught.value)
@@ -257,11 +248,10 @@ async def test_number_in_the_path_under_a_name_of_its_own() -> None:
 async def test_merchant_in_the_path() -> None:
     """The merchant in a path is the session's, even if `merchant` lacks the operation; `extra` cannot replace it."""
     profile = Profile.from_toml('endpoints."orders.place".path = "/{merchant_id}/orders"\nsigned = []\nmerchant = []')
-    with Recorder() as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
-            await pay.send(PLACE)
-            with pytest.raises(InvalidArgumentError, match="extra must not hold merchantId, which is set by payasync"):
-                await pay.send(evolve(PLACE, extra={"merchantId": "M2"}))
+    async with Recorder() as service, Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
+        await pay.send(PLACE)
+        with pytest.raises(InvalidArgumentError, match="extra must not hold merchantId, which is set by payasync"):
+            await pay.send(evolve(PLACE, extra={"merchantId": "M2"}))
 
     assert "/M1/orders" == service.only.path
 
@@ -269,10 +259,9 @@ async def test_merchant_in_the_path() -> None:
 async def test_query_that_lacks_the_order() -> None:
     """If a service wants the order's number in a query about a refund, a query without it is not sent."""
     profile = Profile.from_toml('endpoints."refunds.status".with = ["out_trade_no"]\nstatus.refund.name = "no"')
-    with Recorder() as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
-            with pytest.raises(InvalidArgumentError, match="out_trade_no must be given, because") as caught:
-                await pay.refunds.status("R1")
+    async with Recorder() as service, Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
+        with pytest.raises(InvalidArgumentError, match="out_trade_no must be given, because") as caught:
+            await pay.refunds.status("R1")
 
     assert ("out_trade_no", []) == (caught.value.field, service.requests)
 

@@ -16,11 +16,7 @@ tls = ssl.create_default_context(cafile=authority[0]) if authority else None
 if tls:
     tls.minimum_version = ssl.TLSVersion.TLSv1_2  # not the default of each system's Python
 pay = Session(
-    url,
-    credentials=Credentials("M1", secret_key="sk_test"),
-    profile=Profile(),
-    retry=RetryPolicy(attempts=1),
-    tls=tls,
+    url, credentials=Credentials("M1", secret_key="sk_test"), profile=Profile(), retry=RetryPolicy(attempts=1), tls=tls
 )
 
 

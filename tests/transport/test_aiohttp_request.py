@@ -92,18 +92,13 @@ async def test_headers_are_those_of_aiohttp() -> None:
 
 @pytest.mark.parametrize(
     "large",
-    [
-        {"body": OneShotBody(b"x" * SHORT)},
-        {"headers": {"X-Large": "x" * SHORT}},
-        {"params": {"large": "x" * SHORT}},
-    ],
+    [{"body": OneShotBody(b"x" * SHORT)}, {"headers": {"X-Large": "x" * SHORT}}, {"params": {"large": "x" * SHORT}}],
     ids=["body", "headers", "query"],
 )
 async def test_a_large_request(large: dict[str, Any], theirs: list[str]) -> None:
     """A large request goes by aiohttp's own `send`, because its write may have to wait."""
-    with Recorder() as service:
-        async with aiohttp.ClientSession(request_class=OwnRequest) as http:
-            await post(http, f"{service.url}/large", **large)
+    async with Recorder() as service, aiohttp.ClientSession(request_class=OwnRequest) as http:
+        await post(http, f"{service.url}/large", **large)
 
     assert ["/large"] == theirs
     assert SHORT < len(service.only.raw)
@@ -119,9 +114,8 @@ def test_compared_versions() -> None:
 async def test_another_aiohttp(monkeypatch: pytest.MonkeyPatch, theirs: list[str]) -> None:
     """An aiohttp version that was not compared uses its own `send`."""
     monkeypatch.setattr(aiohttp_request, "COMPARED", False)
-    with Recorder() as service:
-        async with aiohttp.ClientSession(request_class=OwnRequest) as http:
-            await post(http, f"{service.url}/unknown")
+    async with Recorder() as service, aiohttp.ClientSession(request_class=OwnRequest) as http:
+        await post(http, f"{service.url}/unknown")
 
     assert ["/unknown"] == theirs
 
@@ -134,12 +128,11 @@ async def test_aiohttp_sends_a_begun_body_once() -> None:
     """After a reset on a reused connection nothing is sent again, whatever the method is."""
     for method in ["GET", "PUT", "DELETE"]:
         for kind in KINDS.values():
-            with Recorder([answer(), RESET]) as service:
-                async with aiohttp.ClientSession(request_class=kind) as http:
-                    async with http.request(method, service.url, data=OneShotBody(b"")) as first:
-                        await first.read()
-                    with pytest.raises(aiohttp.ClientOSError):
-                        await http.request(method, service.url, data=OneShotBody(b""))
+            async with Recorder([answer(), RESET]) as service, aiohttp.ClientSession(request_class=kind) as http:
+                async with http.request(method, service.url, data=OneShotBody(b"")) as first:
+                    await first.read()
+                with pytest.raises(aiohttp.ClientOSError):
+                    await http.request(method, service.url, data=OneShotBody(b""))
 
             assert 2 == len(service.requests)
 
@@ -155,11 +148,10 @@ async def test_a_request_that_lost_its_connection_before_its_turn() -> None:
         writes.add(body, head, connection)
         connection.release()
 
-    with Recorder() as service:
-        async with aiohttp.ClientSession(request_class=OwnRequest.verified_by(None, write)) as http:
-            with pytest.raises(AttributeError):  # aiohttp's: it has nowhere to read from
-                await post(http, service.url, body)
-            await turns(2)
+    async with Recorder() as service, aiohttp.ClientSession(request_class=OwnRequest.verified_by(None, write)) as http:
+        with pytest.raises(AttributeError):  # aiohttp's: it has nowhere to read from
+            await post(http, service.url, body)
+        await turns(2)
 
     assert (False, CONTENT) == (body.begun, await body.as_bytes())
     assert [] == service.requests
@@ -169,9 +161,8 @@ async def test_a_request_that_lost_its_connection_before_its_turn() -> None:
 async def test_a_written_body_is_not_kept() -> None:
     """A body lets go of its bytes as they are written, because many calls may wait for a response."""
     body = OneShotBody(CONTENT)
-    with Recorder() as service:
-        async with aiohttp.ClientSession(request_class=OwnRequest) as http:
-            await post(http, service.url, body)
+    async with Recorder() as service, aiohttp.ClientSession(request_class=OwnRequest) as http:
+        await post(http, service.url, body)
 
     assert CONTENT == service.only.body
     assert (b"", len(CONTENT)) == (await body.as_bytes(), body.size)
@@ -179,11 +170,10 @@ async def test_a_written_body_is_not_kept() -> None:
 
 async def test_aiohttp_sends_any_other_body_again() -> None:
     """The negative control: aiohttp repeats a plain GET, which would repeat a nonce."""
-    with Recorder([answer(), RESET]) as service:
-        async with aiohttp.ClientSession() as http:
-            for _ in range(2):
-                async with http.get(service.url) as response:
-                    await response.read()
+    async with Recorder([answer(), RESET]) as service, aiohttp.ClientSession() as http:
+        for _ in range(2):
+            async with http.get(service.url) as response:
+                await response.read()
 
     assert 3 == len(service.requests)
 

@@ -194,24 +194,28 @@ async def failed(call: Awaitable[object]) -> NotSentError:
     return caught.value
 
 
+def lent(connections: int) -> aiohttp.ClientSession:
+    """Return a user's own aiohttp session."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=connections))
+
+
 @pytest.fixture(params=[False, True], ids=["own pool", "lent connector"])
 async def http(request: pytest.FixtureRequest) -> AsyncIterator[aiohttp.ClientSession | None]:
     """Return an aiohttp session with one connection, or `None`."""
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as lent:
-        yield lent if request.param else None
+    async with lent(1) as found:
+        yield found if request.param else None
 
 
 async def test_waiting_for_the_pool_is_not_connecting(time: Time, http: aiohttp.ClientSession | None) -> None:
     """A call may wait for a connection of the pool for longer than `Timeouts.connect`."""
     go = threading.Event()
-    with Recorder([answer(after=go)]) as service:
-        async with session(service, max_connections=1, http=http) as pay:
-            calls = [asyncio.ensure_future(create(pay)) for _ in range(4)]
-            await until(lambda: waiting(pay) == 3)
-            await asyncio.to_thread(service.wait_for_request)
-            await time.pass_by(19)
-            go.set()
-            ends = await asyncio.gather(*calls)
+    async with Recorder([answer(after=go)]) as service, session(service, max_connections=1, http=http) as pay:
+        calls = [asyncio.ensure_future(create(pay)) for _ in range(4)]
+        await until(lambda: waiting(pay) == 3)
+        await asyncio.to_thread(service.wait_for_request)
+        await time.pass_by(19)
+        go.set()
+        ends = await asyncio.gather(*calls)
 
     assert [200] * 4 == [each.http_status for each in ends]
     assert [1] * 4 == [request.connection for request in service.requests]
@@ -219,17 +223,16 @@ async def test_waiting_for_the_pool_is_not_connecting(time: Time, http: aiohttp.
 
 async def test_waiting_for_the_pool_ends_with_the_call(time: Time) -> None:
     """A call that gets no connection in time was not sent, and the error names the setting."""
-    with Recorder([SILENT]) as service:
-        async with session(service, max_connections=1) as pay:
-            first = asyncio.ensure_future(create(pay))
-            await asyncio.to_thread(service.wait_for_request)
-            second = asyncio.ensure_future(create(pay.with_options(timeouts=Timeouts(total=8, connect=5))))
-            await until(lambda: waiting(pay))
-            await time.pass_by(7)
-            still_waiting = not second.done()
-            await time.pass_by(1)
-            error = await failed(second)
-            first.cancel()
+    async with Recorder([SILENT]) as service, session(service, max_connections=1) as pay:
+        first = asyncio.ensure_future(create(pay))
+        await asyncio.to_thread(service.wait_for_request)
+        second = asyncio.ensure_future(create(pay.with_options(timeouts=Timeouts(total=8, connect=5))))
+        await until(lambda: waiting(pay))
+        await time.pass_by(7)
+        still_waiting = not second.done()
+        await time.pass_by(1)
+        error = await failed(second)
+        first.cancel()
 
     assert still_waiting
     assert NotSentTimeoutError is type(error)
@@ -266,28 +269,26 @@ async def test_too_late_to_begin(time: Time, ends: str) -> None:
 async def test_waiting_calls_get_connections_in_their_order() -> None:
     """The call that has waited the longest gets the next free connection."""
     go = threading.Event()
-    with Recorder([answer(after=go)]) as service:
-        async with session(service, max_connections=1) as pay:
-            calls = [asyncio.ensure_future(create(pay, amount)) for amount in (1, 2, 3, 4)]
-            await until(lambda: waiting(pay) == 3)
-            go.set()
-            await asyncio.gather(*calls)
+    async with Recorder([answer(after=go)]) as service, session(service, max_connections=1) as pay:
+        calls = [asyncio.ensure_future(create(pay, amount)) for amount in (1, 2, 3, 4)]
+        await until(lambda: waiting(pay) == 3)
+        go.set()
+        await asyncio.gather(*calls)
 
     assert [1, 2, 3, 4] == [orjson.loads(request.body)["amount"] for request in service.requests]
 
 
 async def test_connection_of_a_call_that_timed_out_is_freed(time: Time) -> None:
     """If a call gets no response in time, the next one gets a connection."""
-    with Recorder([SILENT]) as service:
-        async with session(service, max_connections=1) as pay:
-            first = asyncio.ensure_future(create(pay.with_options(timeouts=Timeouts(total=8, read=5))))
-            await asyncio.to_thread(service.wait_for_request)
-            second = asyncio.ensure_future(create(pay))
-            await until(lambda: waiting(pay))
-            await time.pass_by(5)
-            async with asyncio.timeout(15):
-                await second
-            await asyncio.gather(first, return_exceptions=True)
+    async with Recorder([SILENT]) as service, session(service, max_connections=1) as pay:
+        first = asyncio.ensure_future(create(pay.with_options(timeouts=Timeouts(total=8, read=5))))
+        await asyncio.to_thread(service.wait_for_request)
+        second = asyncio.ensure_future(create(pay))
+        await until(lambda: waiting(pay))
+        await time.pass_by(5)
+        async with asyncio.timeout(15):
+            await second
+        await asyncio.gather(first, return_exceptions=True)
 
     assert 2 == len(service.requests)
 
@@ -301,13 +302,12 @@ async def test_call_that_its_middleware_made_too_late(time: Time, *, connected: 
         await time.pass_by(slowness)
         return await send(call)
 
-    with Recorder() as service:
-        async with session(service, middleware=[slow]) as pay:
-            if connected:
-                await create(pay)
-                slowness = 43.5
-            with pytest.raises(NotSentTimeoutError) as caught:
-                await create(pay)
+    async with Recorder() as service, session(service, middleware=[slow]) as pay:
+        if connected:
+            await create(pay)
+            slowness = 43.5
+        with pytest.raises(NotSentTimeoutError) as caught:
+            await create(pay)
 
     words = "too little time was left to send it: the limit of the call, timeout= or Timeouts.total, is 45 s"
     assert words == caught.value.reason
@@ -316,50 +316,45 @@ async def test_call_that_its_middleware_made_too_late(time: Time, *, connected: 
 
 async def test_a_free_connection_is_not_forgotten(http: aiohttp.ClientSession | None) -> None:
     """If the next waiting call is cancelled at any step, the one behind it gets the connection."""
-    with Recorder() as service:
-        async with session(service, max_connections=1, http=http) as pay:
-            for steps in range(12):
-                first, second, third = (asyncio.ensure_future(create(pay)) for _ in range(3))
-                await until(lambda: waiting(pay) == 2)
-                first.cancel()
-                await turns(steps)
-                second.cancel()
-                async with asyncio.timeout(15):
-                    await third
-                await asyncio.gather(first, second, return_exceptions=True)
+    async with Recorder() as service, session(service, max_connections=1, http=http) as pay:
+        for steps in range(12):
+            first, second, third = (asyncio.ensure_future(create(pay)) for _ in range(3))
+            await until(lambda: waiting(pay) == 2)
+            first.cancel()
+            await turns(steps)
+            second.cancel()
+            async with asyncio.timeout(15):
+                await third
+            await asyncio.gather(first, second, return_exceptions=True)
 
 
 async def test_a_connection_that_others_free_is_not_forgotten() -> None:
     """If a call on a lent connector is cancelled as others free a connection, the call behind it gets it."""
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=2)) as http:
-        with Recorder(by_path={"/held": SILENT}) as service:
-            async with session(service, http=http) as pay:
-                for steps in range(12):
-                    held = [asyncio.ensure_future(http.get(f"{service.url}/held")) for _ in range(2)]
-                    await until(lambda: len(busy(http)) == 2)
-                    calls = [asyncio.ensure_future(create(pay)) for _ in range(2)]
-                    await until(lambda: waiting(http) == 2)
-                    held[0].cancel()
-                    await turns(steps)
-                    calls[0].cancel()
-                    async with asyncio.timeout(15):
-                        await calls[1]
-                    held[1].cancel()
-                    await asyncio.gather(*held, *calls, return_exceptions=True)
+    async with lent(2) as http, Recorder(by_path={"/held": SILENT}) as service, session(service, http=http) as pay:
+        for steps in range(12):
+            held = [asyncio.ensure_future(http.get(f"{service.url}/held")) for _ in range(2)]
+            await until(lambda: len(busy(http)) == 2)
+            calls = [asyncio.ensure_future(create(pay)) for _ in range(2)]
+            await until(lambda: waiting(http) == 2)
+            held[0].cancel()
+            await turns(steps)
+            calls[0].cancel()
+            async with asyncio.timeout(15):
+                await calls[1]
+            held[1].cancel()
+            await asyncio.gather(*held, *calls, return_exceptions=True)
 
 
 async def test_lent_connector_is_closed_by_its_owner() -> None:
     """If the owner of a lent connector closes it, a call that waits for it raises `NotSentError`."""
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as http:
-        with Recorder([SILENT]) as service:
-            async with session(service, http=http) as pay:
-                held = asyncio.ensure_future(http.get(service.url))
-                await until(lambda: busy(http))
-                call = asyncio.ensure_future(create(pay))
-                await until(lambda: waiting(http))
-                await http.close()
-                error = await failed(call)
-                await asyncio.gather(held, return_exceptions=True)
+    async with lent(1) as http, Recorder([SILENT]) as service, session(service, http=http) as pay:
+        held = asyncio.ensure_future(http.get(service.url))
+        await until(lambda: busy(http))
+        call = asyncio.ensure_future(create(pay))
+        await until(lambda: waiting(http))
+        await http.close()
+        error = await failed(call)
+        await asyncio.gather(held, return_exceptions=True)
 
     assert NotSentError is type(error)
 
@@ -397,9 +392,8 @@ async def test_a_name_server_that_is_silent(time: Time, monkeypatch: pytest.Monk
 
 async def test_a_handshake_that_never_ends(time: Time, http: aiohttp.ClientSession | None) -> None:
     """`Timeouts.connect` includes the TLS handshake."""
-    with Recorder() as service:
-        async with session(service.url.replace("http:", "https:"), http=http) as pay:
-            await connecting(pay, time, lambda: service.received)
+    async with Recorder() as service, session(service.url.replace("http:", "https:"), http=http) as pay:
+        await connecting(pay, time, lambda: service.received)
 
     assert b"payments" not in service.received
 
@@ -414,9 +408,8 @@ async def test_a_handshake_that_never_ends(time: Time, http: aiohttp.ClientSessi
 )
 async def test_a_proxy_that_is_silent(time: Time, said: Answer, reached: Callable[[Recorder], object]) -> None:
     """`Timeouts.connect` includes the CONNECT request to a proxy, and the TLS handshake behind it."""
-    with Recorder([said]) as proxy:
-        async with session("https://pay.example", proxy=proxy.url) as pay:
-            await connecting(pay, time, partial(reached, proxy))
+    async with Recorder([said]) as proxy, session("https://pay.example", proxy=proxy.url) as pay:
+        await connecting(pay, time, partial(reached, proxy))
 
     assert "CONNECT" == proxy.only.method
 
@@ -444,14 +437,13 @@ async def test_a_proxy_that_takes_its_time(time: Time) -> None:
 async def test_a_blocked_loop_does_not_end_a_response(time: Time) -> None:
     """If the loop was blocked for longer than `Timeouts.read`, a response is still read."""
     go = threading.Event()
-    with Recorder([answer(after=go)]) as service:
-        async with session(service) as pay:
-            call = asyncio.ensure_future(create(pay))
-            await asyncio.to_thread(service.wait_for_request)
-            time.block(25)
-            await turns(LONG)
-            go.set()
-            response = await call
+    async with Recorder([answer(after=go)]) as service, session(service) as pay:
+        call = asyncio.ensure_future(create(pay))
+        await asyncio.to_thread(service.wait_for_request)
+        time.block(25)
+        await turns(LONG)
+        go.set()
+        response = await call
 
     assert 200 == response.http_status
 
@@ -466,28 +458,26 @@ async def test_a_blocked_loop_does_not_end_a_connect(time: Time, monkeypatch: py
         return resolve(*given, **named)
 
     monkeypatch.setattr(socket, "getaddrinfo", late)
-    with Recorder() as service:
-        async with session(service.url.replace("127.0.0.1", "localhost")) as pay:
-            call = asyncio.ensure_future(create(pay))
-            await until(asked.is_set)
-            time.block(6)
-            await turns(LONG)
-            go.set()
-            response = await call
+    async with Recorder() as service, session(service.url.replace("127.0.0.1", "localhost")) as pay:
+        call = asyncio.ensure_future(create(pay))
+        await until(asked.is_set)
+        time.block(6)
+        await turns(LONG)
+        go.set()
+        response = await call
 
     assert 200 == response.http_status
 
 
 async def test_a_blocked_loop_does_not_prolong_a_call(time: Time) -> None:
     """If the loop was blocked until `Timeouts.total` was over, the call ends."""
-    with Recorder([SILENT]) as service:
-        async with session(service) as pay:
-            call = asyncio.ensure_future(create(pay))
-            await asyncio.to_thread(service.wait_for_request)
-            time.block(46)
-            await turns(LONG)
-            ended = call.done()
-            call.cancel()
+    async with Recorder([SILENT]) as service, session(service) as pay:
+        call = asyncio.ensure_future(create(pay))
+        await asyncio.to_thread(service.wait_for_request)
+        time.block(46)
+        await turns(LONG)
+        ended = call.done()
+        call.cancel()
 
     assert ended
     assert isinstance(call.exception(), OutcomeUnknownError)
@@ -496,12 +486,11 @@ async def test_a_blocked_loop_does_not_prolong_a_call(time: Time) -> None:
 async def test_an_answer_has_its_whole_time(time: Time) -> None:
     """`Timeouts.connect` does not bound the response."""
     go = threading.Event()
-    with Recorder([answer(after=go)]) as service:
-        async with session(service) as pay:
-            call = asyncio.ensure_future(create(pay))
-            await asyncio.to_thread(service.wait_for_request)
-            await time.pass_by(19)
-            go.set()
-            await call
+    async with Recorder([answer(after=go)]) as service, session(service) as pay:
+        call = asyncio.ensure_future(create(pay))
+        await asyncio.to_thread(service.wait_for_request)
+        await time.pass_by(19)
+        go.set()
+        await call
 
     assert 1 == len(service.requests)

@@ -143,32 +143,29 @@ def test_injected_session_belongs_to_one_loop(*, closed: bool) -> None:
 
 async def test_a_closed_guard_makes_way_for_a_new_pool() -> None:
     """If a loop ends its async generators and goes on, the next call opens a new pool."""
-    with Recorder() as service:
-        async with connect(service) as pay:
-            await create(pay, 1)
-            await asyncio.get_running_loop().shutdown_asyncgens()
-            with warnings.catch_warnings():
-                # asyncio says that a generator began after the end of all: that is what this test is about.
-                warnings.simplefilter("ignore", ResourceWarning)
-                await create(pay, 2)
+    async with Recorder() as service, connect(service) as pay:
+        await create(pay, 1)
+        await asyncio.get_running_loop().shutdown_asyncgens()
+        with warnings.catch_warnings():
+            # asyncio says that a generator began after the end of all: that is what this test is about.
+            warnings.simplefilter("ignore", ResourceWarning)
+            await create(pay, 2)
 
     assert [1, 2] == amounts(service)
 
 
 async def test_writes_do_not_share_connections_with_reads() -> None:
     """Writes and reads use separate pools."""
-    with Recorder() as service:
-        async with connect(service) as pay:
-            await create(pay)
-            await pay.request("GET", "/bill", read=True)
-            await create(pay)
+    async with Recorder() as service, connect(service) as pay:
+        await create(pay)
+        await pay.request("GET", "/bill", read=True)
+        await create(pay)
 
     assert [1, 2, 1] == [request.connection for request in service.requests]
 
 
 @pytest.mark.parametrize(
-    ("read", "idle", "reused"),
-    [(False, 1.9, True), (False, 2.1, False), (True, 14.9, True), (True, 15.1, False)],
+    ("read", "idle", "reused"), [(False, 1.9, True), (False, 2.1, False), (True, 14.9, True), (True, 15.1, False)]
 )
 async def test_idle_connection_is_reused_for_a_while(
     *, read: bool, idle: float, reused: bool, monkeypatch: pytest.MonkeyPatch
@@ -176,10 +173,9 @@ async def test_idle_connection_is_reused_for_a_while(
     """A write reuses a connection for 2 idle seconds, before the service may close it; a read for 15."""
     now = 1000.0
     monkeypatch.setattr("aiohttp.connector.monotonic", lambda: now)
-    with Recorder() as service:
-        async with connect(service) as pay:
-            await pay.request("POST", "/bill", read=read)
-            now += idle
-            await pay.request("POST", "/bill", read=read)
+    async with Recorder() as service, connect(service) as pay:
+        await pay.request("POST", "/bill", read=read)
+        now += idle
+        await pay.request("POST", "/bill", read=read)
 
     assert [1, 1 if reused else 2] == [request.connection for request in service.requests]

@@ -49,9 +49,8 @@ def named(service: Recorder) -> str:
 async def test_a_name_is_looked_up_again_after_a_refused_connection(names: Callable[..., list[object]]) -> None:
     """After a connection was refused, the next attempt looks the name up again."""
     asked = names(NOWHERE, HOST)
-    with Recorder() as service:
-        async with session(named(service)) as pay:
-            response = await create(pay)
+    async with Recorder() as service, session(named(service)) as pay:
+        response = await create(pay)
 
     assert (2, 1) == (response.attempts, len(service.requests))
     assert ["localhost"] * 2 == asked
@@ -60,9 +59,8 @@ async def test_a_name_is_looked_up_again_after_a_refused_connection(names: Calla
 async def test_a_name_is_looked_up_again_after_a_failed_proxy(names: Callable[..., list[object]]) -> None:
     """After no connection to a proxy was made, the next attempt looks the proxy's name up again."""
     names(NOWHERE, HOST)
-    with Recorder([answer()]) as proxy:
-        async with session("http://localhost:9", proxy=named(proxy)) as pay:
-            response = await create(pay)
+    async with Recorder([answer()]) as proxy, session("http://localhost:9", proxy=named(proxy)) as pay:
+        response = await create(pay)
 
     assert 2 == response.attempts
 
@@ -70,10 +68,9 @@ async def test_a_name_is_looked_up_again_after_a_failed_proxy(names: Callable[..
 async def test_addresses_are_kept_while_connections_succeed(names: Callable[..., list[object]]) -> None:
     """Calls at the same time, and later ones, share one lookup as long as no connection fails."""
     asked = names(HOST)
-    with Recorder([CLOSING] * 8) as service:
-        async with session(named(service)) as pay:
-            await asyncio.gather(*(create(pay) for _ in range(7)))
-            await create(pay)
+    async with Recorder([CLOSING] * 8) as service, session(named(service)) as pay:
+        await asyncio.gather(*(create(pay) for _ in range(7)))
+        await create(pay)
 
     assert (8, 1) == (len(service.connections), len(asked))
 
@@ -81,11 +78,10 @@ async def test_addresses_are_kept_while_connections_succeed(names: Callable[...,
 async def test_a_name_that_does_not_resolve(names: Callable[..., list[object]]) -> None:
     """A failed lookup is not kept: the next call looks the name up, and is sent."""
     names("no.such.name.invalid", HOST)
-    with Recorder() as service:
-        async with session(named(service), retry=ONE_TRY) as pay:
-            with pytest.raises(NotSentError, match="the host name does not resolve"):
-                await create(pay)
+    async with Recorder() as service, session(named(service), retry=ONE_TRY) as pay:
+        with pytest.raises(NotSentError, match="the host name does not resolve"):
             await create(pay)
+        await create(pay)
 
     assert 1 == len(service.requests)
 

@@ -106,17 +106,16 @@ async def test_what_wakes_too_late_writes_nothing(monkeypatch: pytest.MonkeyPatc
     loop, ahead = asyncio.get_running_loop(), [0.0]
     time = loop.time
     monkeypatch.setattr(loop, "time", lambda: time() + sum(ahead))
-    with Recorder([answer(200, b"{}")]) as service:
-        async with transport(service.url) as way:
-            late = call()
+    async with Recorder([answer(200, b"{}")]) as service, transport(service.url) as way:
+        late = call()
 
-            def stopped(_: object) -> bool:
-                ahead.append(30)
-                return False
+        def stopped(_: object) -> bool:
+            ahead.append(30)
+            return False
 
-            monkeypatch.setattr("payasync.transport.aiohttp_request.has_stray_bytes", stopped)
-            with pytest.raises(errors.NotSentTimeoutError):
-                await way.send(late)
+        monkeypatch.setattr("payasync.transport.aiohttp_request.has_stray_bytes", stopped)
+        with pytest.raises(errors.NotSentTimeoutError):
+            await way.send(late)
 
     assert [] == service.requests
     assert not late.progress.begun
@@ -125,9 +124,8 @@ async def test_what_wakes_too_late_writes_nothing(monkeypatch: pytest.MonkeyPatc
 async def test_an_answer_in_many_parts_is_read_whole() -> None:
     """A response in many parts is read completely."""
     large = b"0123456789" * 400_000
-    with Recorder([answer(200, large)]) as service:
-        async with transport(service.url, max_response_bytes=len(large)) as way:
-            reply = await way.send(call())
+    async with Recorder([answer(200, large)]) as service, transport(service.url, max_response_bytes=len(large)) as way:
+        reply = await way.send(call())
 
     assert large == reply.body
 
@@ -145,11 +143,10 @@ async def test_reading_is_bounded_from_the_start_of_the_request() -> None:
 
 async def test_the_limit_of_the_call_is_named() -> None:
     """If the time of the whole call ends an attempt, the error says how many seconds it was, and where to set it."""
-    with Recorder([SILENT]) as service:
-        async with transport(service.url) as way:
-            ends_soon = call(deadline=asyncio.get_running_loop().time() + 0.05, timeouts=Timeouts(total=0.05))
-            with pytest.raises(errors.NoAnswerTimeoutError) as caught:
-                await way.send(ends_soon)
+    async with Recorder([SILENT]) as service, transport(service.url) as way:
+        ends_soon = call(deadline=asyncio.get_running_loop().time() + 0.05, timeouts=Timeouts(total=0.05))
+        with pytest.raises(errors.NoAnswerTimeoutError) as caught:
+            await way.send(ends_soon)
 
     words = "no response in time: the limit of the call, timeout= or Timeouts.total, is 0.05 s"
     assert words == caught.value.reason
@@ -157,10 +154,9 @@ async def test_the_limit_of_the_call_is_named() -> None:
 
 async def test_a_deadline_that_is_over_sends_nothing() -> None:
     """If the deadline is over before the connection is there, nothing is sent."""
-    with Recorder() as service:
-        async with transport(service.url) as way:
-            with pytest.raises(errors.NotSentTimeoutError):
-                await way.send(call(deadline=0.0))
+    async with Recorder() as service, transport(service.url) as way:
+        with pytest.raises(errors.NotSentTimeoutError):
+            await way.send(call(deadline=0.0))
 
     assert [] == service.requests
 
@@ -193,9 +189,8 @@ async def test_a_call_that_waits_to_connect_when_the_session_closes_was_not_sent
 async def test_the_profile_adds_its_headers() -> None:
     """Each call sends the profile's headers; a layer may replace them."""
     headers = {"X-Version": "2", "X-Mode": "profile"}
-    with Recorder() as service:
-        async with transport(service.url, headers=headers) as way:
-            await way.send(call(headers={"X-Mode": "layer"}))
+    async with Recorder() as service, transport(service.url, headers=headers) as way:
+        await way.send(call(headers={"X-Mode": "layer"}))
 
     assert (["2"], ["layer"]) == (service.only.header("X-Version"), service.only.header("X-Mode"))
 
@@ -248,10 +243,9 @@ async def test_a_proxy_that_refuses() -> None:
         (403, "the proxy refused the connection with status 403"),
         (407, f"the proxy refused the connection with status 407: put your user and password into proxy=, {SUCH_AS}"),
     ]:
-        with Recorder([answer(status)]) as proxy:
-            async with connect("https://pay.example", proxy=proxy.url) as pay:
-                with pytest.raises(errors.NotSentError) as caught:
-                    await create(pay)
+        async with Recorder([answer(status)]) as proxy, connect("https://pay.example", proxy=proxy.url) as pay:
+            with pytest.raises(errors.NotSentError) as caught:
+                await create(pay)
 
         assert words == caught.value.reason
 
@@ -339,12 +333,11 @@ async def test_answer_that_has_not_ended() -> None:
     for name in CALLS:
         ask = CALLS[name]
         endless = Answer(answer(200, b"x" * 10_000).raw[:-1])
-        with Recorder([endless, Answer(OK)]) as service:
-            async with session(service) as pay:
-                first = asyncio.ensure_future(ask(pay, 1))
-                await asyncio.to_thread(service.wait_for_request)
-                found = await ask(pay, 2)
-                (ended,) = await asyncio.gather(first, return_exceptions=True)
+        async with Recorder([endless, Answer(OK)]) as service, session(service) as pay:
+            first = asyncio.ensure_future(ask(pay, 1))
+            await asyncio.to_thread(service.wait_for_request)
+            found = await ask(pay, 2)
+            (ended,) = await asyncio.gather(first, return_exceptions=True)
 
         assert isinstance(ended, errors.NoAnswerError if name == "read" else errors.OutcomeUnknownError)
         assert "the response is longer than max_response_bytes" == ended.reason

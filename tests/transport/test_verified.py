@@ -112,12 +112,11 @@ async def test_weak_ciphers_that_are_set_later() -> None:
     """A connection without a certificate, or without encryption, is not used."""
     for ciphers in ["aNULL:!eNULL", "eNULL:!aNULL"]:
         server, client = server_tls(), trusting_tls()
-        with Recorder(tls=server) as service:
-            async with session(service.url, tls=client) as pay:
-                for each in (server, client):
-                    each.maximum_version = ssl.TLSVersion.TLSv1_2
-                    each.set_ciphers(f"{ciphers}:@SECLEVEL=0")
-                error = await refused(pay)
+        async with Recorder(tls=server) as service, session(service.url, tls=client) as pay:
+            for each in (server, client):
+                each.maximum_version = ssl.TLSVersion.TLSv1_2
+                each.set_ciphers(f"{ciphers}:@SECLEVEL=0")
+            error = await refused(pay)
 
         assert "tls must not allow anonymous ciphers or NULL ciphers" in str(error)
         assert (1, b"") == (len(service.connections), service.received)
@@ -142,9 +141,8 @@ async def test_strong_ciphers_are_accepted() -> None:
     for ciphers in ["DEFAULT", "HIGH:!aNULL", "ECDHE+AESGCM", "ALL:!aNULL:!eNULL", "DEFAULT@SECLEVEL=0"]:
         client = trusting_tls()
         client.set_ciphers(ciphers)
-        with Recorder(tls=server_tls()) as service:
-            async with session(service.url, tls=client) as pay:
-                await create(pay)
+        async with Recorder(tls=server_tls()) as service, session(service.url, tls=client) as pay:
+            await create(pay)
 
         assert 1 == len(service.requests)
 

@@ -191,7 +191,6 @@ async def recorded(
     call: Callable[[Session], Awaitable[object]], profile: Profile, credentials: Credentials = CREDENTIALS
 ) -> Request:
     """Return the one request that a call sends to a service with a base path."""
-    with Recorder() as service:
-        async with Session(service.url + BASE_PATH, credentials=credentials, profile=profile) as pay:
-            await call(pay)
+    async with Recorder() as service, Session(service.url + BASE_PATH, credentials=credentials, profile=profile) as pay:
+        await call(pay)
     return service.only

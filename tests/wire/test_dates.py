@@ -68,10 +68,9 @@ async def test_a_zone_that_would_be_lost_is_refused() -> None:
     """A datetime with a zone that the format would lose is refused before anything is sent."""
     for form in LOSING:
         profile = evolve(PROFILE, formats={"start_date": form})
-        with Recorder() as service:
-            async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
-                with pytest.raises(InvalidArgumentError) as caught:
-                    await pay.subscriptions.update("S1", start_date=MOMENT)
+        async with Recorder() as service, Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
+            with pytest.raises(InvalidArgumentError) as caught:
+                await pay.subscriptions.update("S1", start_date=MOMENT)
 
         assert ("start_date", MOMENT, b"") == (caught.value.field, caught.value.value, service.received)
         assert f"because {form!r}, the profile's formats.start_date, writes no zone" in str(caught.value)
@@ -80,8 +79,7 @@ async def test_a_zone_that_would_be_lost_is_refused() -> None:
 async def test_a_moment_on_the_wire() -> None:
     """The service gets the moment in UTC."""
     profile = evolve(PROFILE, formats={"start_date": f"{TIME}Z"})
-    with Recorder() as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
-            await pay.subscriptions.update("S1", start_date=MOMENT)
+    async with Recorder() as service, Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
+        await pay.subscriptions.update("S1", start_date=MOMENT)
 
     assert "2027-01-30T23:30:00Z" == signatures.fields(service.only)[NAME]

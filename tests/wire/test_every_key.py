@@ -10,26 +10,13 @@ from typing import Any, Final
 import pytest
 from attrs import Attribute, field, fields, frozen
 
-from payasync import (
-    Accept,
-    AnswerShape,
-    Auth,
-    ConfigurationError,
-    HttpCodes,
-    Idempotency,
-    NotConfiguredError,
-    Parameter,
-    PayasyncError,
-    Profile,
-    Recovery,
-    Response,
-    RetryPolicy,
-    Session,
-    SortedPairs,
-    States,
-)
+from payasync import Profile, RetryPolicy, Session
 from payasync.endpoints import ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES
+from payasync.errors import ConfigurationError, NotConfiguredError, PayasyncError
+from payasync.profile import Accept, AnswerShape, Auth, HttpCodes, Idempotency, Parameter, Recovery, States
 from payasync.profile.schema import CODE_LISTS, OPEN_FIELDS
+from payasync.signing import SortedPairs
+from payasync.wire.response import Response
 from tests.foreign import signatures
 from tests.foreign.certificates import trusting_tls
 from tests.foreign.recorder import RESET, Answer, Recorder, answer

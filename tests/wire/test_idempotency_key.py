@@ -7,17 +7,11 @@ from uuid import UUID
 import pytest
 from attrs import evolve
 
-from payasync import (
-    CreatePayment,
-    CreateRefund,
-    Credentials,
-    Idempotency,
-    InvalidArgumentError,
-    PlaceOrder,
-    Profile,
-)
+from payasync import CreatePayment, CreateRefund, Credentials, PlaceOrder, Profile
 from payasync.clocks import boot_time
 from payasync.endpoints import OPERATIONS
+from payasync.errors import InvalidArgumentError
+from payasync.profile import Idempotency
 from payasync.profile.sandbox_profile import PROFILE as PROFILE_OF_SANDBOX
 from payasync.wire.call import Call
 from payasync.wire.encode import Codec
@@ -108,9 +102,8 @@ async def test_all_attempts_carry_one_key() -> None:
     """All attempts of a call carry the same key, each with a nonce and a signature of its own."""
     for shape in [Idempotency(header="idem"), Idempotency(field="idem")]:
         profile = evolve(PROFILE_OF_SANDBOX, idempotency=shape)
-        with Recorder([RESET, RESET], otherwise=OK) as service:
-            async with session(service, profile) as pay:
-                await pay.orders.place(total_amt=1, currency="CAD")
+        async with Recorder([RESET, RESET], otherwise=OK) as service, session(service, profile) as pay:
+            await pay.orders.place(total_amt=1, currency="CAD")
         sent = [signatures.fields(request) for request in service.requests]
         headers = [request.header("idem") for request in service.requests]
         keys = headers if shape.header else [[each["idem"]] for each in sent]
@@ -123,9 +116,8 @@ async def test_all_attempts_carry_one_key() -> None:
 async def test_field_is_signed() -> None:
     """The field of the key is signed as any other field."""
     profile = evolve(PROFILE_OF_SANDBOX, idempotency=Idempotency(field="idem"))
-    with Recorder(otherwise=OK) as service:
-        async with session(service, profile) as pay:
-            await pay.orders.place(total_amt=1, currency="CAD")
+    async with Recorder(otherwise=OK) as service, session(service, profile) as pay:
+        await pay.orders.place(total_amt=1, currency="CAD")
     given = signatures.fields(service.only)
 
     assert f"idem={given['idem']}&" in signatures.signed_text(given)

@@ -15,13 +15,7 @@ from payasync.errors import InvalidArgumentError, NotConfiguredError
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape
 from payasync.wire.call import Reply
-from payasync.wire.response import (
-    OrderResponse,
-    PaymentResponse,
-    RefundResponse,
-    Response,
-    SubscriptionResponse,
-)
+from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response, SubscriptionResponse
 from tests.building import ENVELOPE, STATES, bare_call, reply
 
 ANSWERED: Final = Profile(answer=ENVELOPE, states=STATES)

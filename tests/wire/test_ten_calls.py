@@ -7,11 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from payasync import (
-    NotConfiguredError,
-    Profile,
-    Session,
-)
+from payasync import Profile, Session
+from payasync.errors import NotConfiguredError
 from tests.foreign import signatures
 from tests.foreign.recorder import Recorder, answer
 from tests.wire.ten import (
@@ -149,10 +146,9 @@ def test_rsa_signs_again_after_a_fork(tmp_path: Path) -> None:
 async def test_open_points_are_named_before_any_byte() -> None:
     """A call that needs an open point raises an error with its name before it connects."""
     for name in OPEN_WITH_BARE_PROFILE:
-        with Recorder() as service:
-            async with Session(service.url, credentials=CREDENTIALS, profile=Profile()) as pay:
-                with pytest.raises(NotConfiguredError) as caught:
-                    await BY_NAME[name].least(pay)
+        async with Recorder() as service, Session(service.url, credentials=CREDENTIALS, profile=Profile()) as pay:
+            with pytest.raises(NotConfiguredError) as caught:
+                await BY_NAME[name].least(pay)
 
         assert (OPEN_WITH_BARE_PROFILE[name], name) == (caught.value.field, caught.value.operation)
         assert OPEN_WITH_BARE_PROFILE[name] in str(caught.value)
