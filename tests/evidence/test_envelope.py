@@ -7,10 +7,11 @@ import orjson
 import pytest
 from attrs import evolve
 
-from payasync import RetryPolicy, Session
-from payasync.errors import OutcomeUnknownError, PayasyncError, ServiceError
+from payasync import Session
+from payasync.errors import OutcomeUnknownError, ServiceError
 from payasync.journal import SqliteJournal
 from payasync.profile import AnswerShape, ResultCodes, States
+from tests import sessions
 from tests.foreign.recorder import Recorder, answer
 from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN, TenCall
 
@@ -36,13 +37,8 @@ each_call = pytest.mark.parametrize("call", TEN, ids=lambda call: call.name)
 
 async def ended(call: TenCall, document: object, shape: AnswerShape = SHAPE) -> Any:
     """Return the response or the error of a call to a service that always responds with a document."""
-    profile, again = evolve(PROFILE, answer=shape), RetryPolicy(base_delay=0)
-    with Recorder(otherwise=answer(200, orjson.dumps(document))) as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=profile, retry=again) as pay:
-            try:
-                return await call.call(pay)
-            except PayasyncError as error:
-                return error
+    service = Recorder(otherwise=answer(200, orjson.dumps(document)))
+    return await sessions.ended(call.call, service, evolve(PROFILE, answer=shape), CREDENTIALS)
 
 
 @pytest.mark.parametrize(

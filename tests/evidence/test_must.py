@@ -18,6 +18,7 @@ from payasync.evidence.comparison import comparison_of, mismatch
 from payasync.profile import AnswerShape, ResultCodes
 from payasync.sandbox import Sandbox
 from payasync.signing import SortedPairs
+from tests import sessions
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
 from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN
@@ -52,16 +53,10 @@ def said(data: object, code: int = 0) -> Answer:
 
 
 async def ended(name: str, service: Recorder, profile: Profile = PROFILE) -> Any:
-    """Return the response or the error with which a call ends, without pauses."""
-    with service:
-        again = RetryPolicy(base_delay=0)
-        async with Session(service.url, credentials=CREDENTIALS, profile=profile, retry=again) as pay:
-            try:
-                if name == "request":
-                    return await pay.request("POST", "/v9/other", fields={})
-                return await next(each for each in TEN if each.name == name).least(pay)
-            except PayasyncError as error:
-                return error
+    """Return the response or the error with which a call ends."""
+    asks: dict[str, Any] = {each.name: each.least for each in TEN}
+    asks["request"] = lambda pay: pay.request("POST", "/v9/other", fields={})
+    return await sessions.ended(asks[name], service, profile, CREDENTIALS)
 
 
 def unclear(name: str) -> type[PayasyncError]:
@@ -203,13 +198,8 @@ async def test_signed_response() -> None:
         ({"outTradeNo": "T1", "live": "no"}, "NoAnswerError"),
         ({"body": "a&live=no", "outTradeNo": "T1"}, "InvalidSignatureError"),
     ]:
-        keys, once = evolve(CREDENTIALS, service_keys=("a key of the service",)), RetryPolicy(base_delay=0, attempts=1)
-        with Recorder(otherwise=signed_response(data)) as service:
-            async with Session(service.url, credentials=keys, profile=SIGNED, retry=once) as pay:
-                try:
-                    found: Any = await pay.orders.query("T1")
-                except PayasyncError as error:
-                    found = error
+        keys = evolve(CREDENTIALS, service_keys=("a key of the service",))
+        found = await sessions.ended(sessions.query, Recorder(otherwise=signed_response(data)), SIGNED, keys)
 
         assert expected == type(found).__name__
 

@@ -5,26 +5,11 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync import (
-    AnswerShape,
-    AuthenticationError,
-    Credentials,
-    DuplicateError,
-    HttpCodes,
-    NoAnswerError,
-    OutcomeUnknownError,
-    Parameter,
-    PayasyncError,
-    Profile,
-    Recovery,
-    RefundResponse,
-    ResultCodes,
-    RetryPolicy,
-    ServiceError,
-    Session,
-    SortedPairs,
-)
+from payasync import Credentials, RefundResponse, SortedPairs
+from payasync.errors import AuthenticationError, DuplicateError, NoAnswerError, OutcomeUnknownError, ServiceError
+from payasync.profile import AnswerShape, HttpCodes, Parameter, Profile, Recovery, ResultCodes
 from tests.foreign.recorder import RESET, Recorder, answer
+from tests.sessions import create, ended
 
 KEYS: Final = Credentials(merchant_id="M1", secret_key="sk_secret", signing_key="a signing key of ours")
 SIGNATURE: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex")
@@ -66,12 +51,7 @@ async def test_listed_message_makes_no_text_a_code() -> None:
 
 async def refunded(service: Recorder, profile: Profile = CODED) -> Any:
     """Return the response or the error of a refund, and how often it was sent."""
-    with service:
-        async with Session(service.url, credentials=KEYS, profile=profile, retry=RetryPolicy(base_delay=0)) as pay:
-            try:
-                found: Any = await pay.refunds.create(**REFUND)
-            except PayasyncError as error:
-                found = error
+    found = await ended(lambda pay: pay.refunds.create(**REFUND), service, profile, KEYS)
     return found, sum(each.path == "/payment/refund" for each in service.requests)
 
 
@@ -186,21 +166,15 @@ async def test_used_nonce_by_a_listed_code() -> None:
 async def test_used_nonce_of_a_write_without_a_number() -> None:
     """If no query finds the write, a used nonce leaves it unknown."""
     for status in [401, 403]:
-        with Recorder(otherwise=answer(status, b'{"code": "USED"}')) as service:
-            async with Session(service.url, credentials=KEYS, profile=USED) as pay:
-                with pytest.raises(OutcomeUnknownError):
-                    await pay.payments.create(amount=450, currency="CAD")
+        service = Recorder(otherwise=answer(status, b'{"code": "USED"}'))
 
+        assert OutcomeUnknownError is type(await ended(create, service, USED, KEYS))
         assert 1 == len(service.requests)
 
 
 @pages
 async def test_query_that_a_hop_answers(page: bytes) -> None:
     """A hop's 404 is no response to a query."""
-    with Recorder(otherwise=answer(404, page)) as service:
-        async with Session(service.url, credentials=KEYS, profile=CODED, retry=RetryPolicy(base_delay=0)) as pay:
-            with pytest.raises(NoAnswerError) as caught:
-                await pay.refunds.status("R1")
+    found = await ended(lambda pay: pay.refunds.status("R1"), Recorder(otherwise=answer(404, page)), CODED, KEYS)
 
-    assert caught.value.response is not None
-    assert 404 == caught.value.response.http_status
+    assert (NoAnswerError, 404) == (type(found), found.response.http_status)

@@ -7,14 +7,14 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync import OrderResponse, RefundResponse, RetryPolicy, errors
+from payasync import OrderResponse, Profile, RefundResponse, RetryPolicy, errors
 from payasync.middleware.recovery import query_about
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.schema import Accept, AnswerShape, Endpoint
 from tests.building import PROFILE, call_for, codec
 from tests.foreign import signatures
-from tests.foreign.recorder import RESET, Recorder, answer
-from tests.sessions import connect
+from tests.foreign.recorder import RESET, Answer, Recorder, answer
+from tests.sessions import ONE_TRY, connect, ended
 from tests.wire.ten import CREDENTIALS
 
 
@@ -55,6 +55,15 @@ def unknown(operation: str | None, reference: str | None) -> errors.OutcomeUnkno
 
 
 pay_with = partial(connect, credentials=CREDENTIALS, profile=SANDBOX)
+
+
+async def reconciled(error: Any, *answers: Answer, profile: Profile = SANDBOX, **options: Any) -> tuple[Any, int]:
+    """Return the response or the error of `reconcile`, and the number of requests."""
+    service = Recorder(answers)
+    found = await ended(lambda pay: pay.reconcile(error, **options), service, profile, CREDENTIALS, retry=ONE_TRY)
+    return found, len(service.requests)
+
+
 PAID: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_PAID"}')
 DONE: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')
 NONE: Final = answer(200, b'{"code":"SBX_NOT_FOUND"}')
@@ -134,19 +143,16 @@ async def test_reconcile_what_stands_for_another() -> None:
 
 async def test_reconcile_what_is_about_another() -> None:
     """If the response names another order, `reconcile` says to ask again, and where to look."""
-    with Recorder([answer(200, b'{"code":"SBX_OK","status":"SBX_PAID","outTradeNo":"T0"}')]) as service:
-        async with pay_with(service, retry=RetryPolicy(attempts=1, base_delay=0)) as pay:
-            with pytest.raises(errors.OutcomeUnknownError) as caught:
-                await pay.reconcile(errors.OutcomeUnknownError("lost", operation="orders.close", reference="T1"))
+    other = answer(200, b'{"code":"SBX_OK","status":"SBX_PAID","outTradeNo":"T0"}')
+    found, _ = await reconciled(unknown("orders.close", "T1"), other)
 
-    assert "; ask again; if that does not help, check the paths in [answer]" in str(caught.value)
-    assert "outTradeNo is T0 in the response, and T1 in the request" in str(caught.value)
+    assert "; ask again; if that does not help, check the paths in [answer]" in str(found)
+    assert "outTradeNo is T0 in the response, and T1 in the request" in str(found)
 
 
 async def test_reconcile_an_error_of_ones_own() -> None:
     """If an error has no `asked`, `reconcile` returns the response without a comparison."""
-    async with Recorder([ANOTHER]) as service, pay_with(service) as pay:
-        found = await pay.reconcile(errors.NoAnswerError("lost", operation="orders.query", reference="T1"))
+    found, _ = await reconciled(errors.NoAnswerError("lost", operation="orders.query", reference="T1"), ANOTHER)
 
     assert ("paid", 990) == (found.state, found.data["totalAmt"])
 
@@ -154,11 +160,10 @@ async def test_reconcile_an_error_of_ones_own() -> None:
 async def test_reconcile_an_empty_answer() -> None:
     """If the query returns an empty envelope, the outcome stays unknown."""
     profile = evolve(SANDBOX, answer=AnswerShape(code="code", ok=(0,), data="data"))
-    async with Recorder([EMPTY]) as service, pay_with(service, profile=profile) as pay:
-        with pytest.raises(errors.OutcomeUnknownError) as caught:
-            await pay.reconcile(unknown("orders.place", "T1"))
+    found, _ = await reconciled(unknown("orders.place", "T1"), EMPTY, profile=profile)
 
-    assert ("the service says nothing about T1", "orders.place") == (caught.value.reason, caught.value.operation)
+    assert errors.OutcomeUnknownError is type(found)
+    assert ("the service says nothing about T1", "orders.place") == (found.reason, found.operation)
 
 
 async def test_reconcile_without_an_answer() -> None:
@@ -168,11 +173,9 @@ async def test_reconcile_without_an_answer() -> None:
         (answer(400, b'{"code":"SBX_OTHER"}'), errors.ServiceError),
         (RESET, errors.NoAnswerError),
     ]:
-        async with Recorder([said]) as service, pay_with(service) as pay:
-            with pytest.raises(errors.PayasyncError) as caught:
-                await pay.reconcile(unknown("orders.place", "T1"))
+        found, _ = await reconciled(unknown("orders.place", "T1"), said)
 
-        assert (expected, "orders.query", "T1") == (type(caught.value), caught.value.operation, caught.value.reference)
+        assert (expected, "orders.query", "T1") == (type(found), found.operation, found.reference)
 
 
 async def test_reconcile_what_nothing_names() -> None:
@@ -182,38 +185,27 @@ async def test_reconcile_what_nothing_names() -> None:
         unknown("subscriptions.update", "S1"),
         errors.IntentConflictError("another", operation="refunds.create", reference="R1"),
     ]:
-        async with Recorder() as service, pay_with(service) as pay:
-            with pytest.raises(type(error)) as caught:
-                await pay.reconcile(error)
-
-        assert error is caught.value
-        assert [] == service.requests
+        assert (error, 0) == await reconciled(error)
 
 
 async def test_reconcile_where_the_profile_does_not_say_how() -> None:
     """If the profile does not map the query, `reconcile` names the open point and its table, and sends nothing."""
-    async with Recorder() as service, pay_with(service, profile=evolve(SANDBOX, refund_status=None)) as pay:
-        with pytest.raises(errors.NotConfiguredError) as caught:
-            await pay.reconcile(unknown("refunds.create", "R1"))
+    found, sent = await reconciled(unknown("refunds.create", "R1"), profile=evolve(SANDBOX, refund_status=None))
 
-    assert ("refund_status", "refunds.status") == (caught.value.field, caught.value.operation)
-    assert "as 'refund_status' (TOML: [status.refund])" in str(caught.value)
-    assert [] == service.requests
+    assert (errors.NotConfiguredError, "refund_status") == (type(found), found.field)
+    assert ("refunds.status", 0) == (found.operation, sent)
+    assert "as 'refund_status' (TOML: [status.refund])" in str(found)
 
 
 async def test_reconcile_takes_an_error_of_ours_alone() -> None:
     """An argument that is not a `PayasyncError`, and an invalid timeout, are refused by name."""
-    cases: list[tuple[Any, float | None, str]] = [
+    for error, timeout, field in [
         (unknown("orders.place", "T1"), 0, "timeout"),
         *((error, None, "error") for error in (None, "R1", ValueError("lost"))),
-    ]
-    for error, timeout, field in cases:
-        async with Recorder() as service, pay_with(service) as pay:
-            with pytest.raises(errors.InvalidArgumentError) as caught:
-                await pay.reconcile(error, timeout=timeout)
+    ]:
+        found, sent = await reconciled(error, timeout=timeout)
 
-        assert field == caught.value.field
-        assert [] == service.requests
+        assert (errors.InvalidArgumentError, field, 0) == (type(found), found.field, sent)
 
 
 NUMBER_HINT: Final = "With an out_trade_no of your own"

@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -775,25 +775,24 @@ def test_second_of_two(keys: Keys) -> None:
 
 def test_shared_secret_that_is_none(keys: Keys) -> None:
     """A shared secret that is shorter than 8 characters, or a PEM text, is refused to sign and to verify."""
-    cases_0: list[tuple[str, str]] = [
+    cases = (
         ("k", "must be a shared secret of 8 characters or more: a shorter one is guessed"),
         ("1234567", "must be a shared secret of 8 characters or more"),
         ("rsa public", "must be a shared secret, not a PEM text or another form of a public key: anybody who"),
         ("rsa private", "must be a shared secret, not a PEM text"),
         ("certificate", "must be a shared secret, not a PEM text"),
-    ]
-    for bad, why in cases_0:
-        cases_1: list[Any] = ["md5", "hmac-md5", "hmac-sha256", "hmac-sha512"]
-        for algorithm in cases_1:
-            scheme = SortedPairs(algorithm=algorithm, encoding="hex", key_param="key")
-            key = keys.get(bad, bad)
-            signing = refused(session, Credentials("M1", signing_key=key), evolve(SIGNED, signature=scheme))
-            both = Credentials("M1", signing_key=SHARED, service_keys=[SHARED, key])
-            verifying = refused(session, both, evolve(SIGNED, signature=scheme))
+    )
+    algorithms: tuple[Any, ...] = ("md5", "hmac-md5", "hmac-sha256", "hmac-sha512")
+    for (bad, why), algorithm in product(cases, algorithms):
+        scheme = SortedPairs(algorithm=algorithm, encoding="hex", key_param="key")
+        key = keys.get(bad, bad)
+        signing = refused(session, Credentials("M1", signing_key=key), evolve(SIGNED, signature=scheme))
+        both = Credentials("M1", signing_key=SHARED, service_keys=[SHARED, key])
+        verifying = refused(session, both, evolve(SIGNED, signature=scheme))
 
-            assert ("credentials.signing_key", "credentials.service_keys") == (signing.field, verifying.field)
-            assert str(signing).startswith(f"credentials.signing_key {why}")
-            assert str(verifying).startswith(f"credentials.service_keys: key 2 {why}")
+        assert ("credentials.signing_key", "credentials.service_keys") == (signing.field, verifying.field)
+        assert str(signing).startswith(f"credentials.signing_key {why}")
+        assert str(verifying).startswith(f"credentials.service_keys: key 2 {why}")
 
 
 def test_keys_that_nothing_uses_are_not_tried() -> None:

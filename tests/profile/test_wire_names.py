@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from collections.abc import Awaitable, Callable
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -11,15 +12,16 @@ from attrs import asdict, evolve
 
 from payasync import CreateRefund, PlaceOrder, Profile, RetryPolicy, Session
 from payasync.endpoints import QUERY_PAYMENT
-from payasync.errors import InvalidArgumentError, NoAnswerError, OutcomeUnknownError
+from payasync.errors import InvalidArgumentError, OutcomeUnknownError
 from payasync.evidence.comparison import comparison_of
 from payasync.journal import Reconciler, SqliteJournal
 from payasync.profile.wire_names import names_of
 from payasync.sandbox import Sandbox
 from payasync.signing import SortedPairs
 from tests.foreign import signatures
-from tests.foreign.recorder import RESET, Recorder, answer
+from tests.foreign.recorder import RESET, Answer, Recorder, Request, answer
 from tests.profile.refusal import refused
+from tests.sessions import ended
 from tests.wire.ten import CREDENTIALS, SIGNING_KEY
 
 ELSEWHERE: Final = Path(__file__).with_name("elsewhere.toml").read_text(encoding="utf-8")
@@ -202,68 +204,71 @@ async def test_signed_path_holds_its_arguments() -> None:
     assert signatures.hmac_sha256(f"{text}/orders/T1", SIGNING_KEY) == sent["sign"]
 
 
+EMPTY: Final = answer(200, b"{}")
+Ask = Callable[[Session], Awaitable[Any]]
+
+
+async def asked(text: str, ask: Ask, reply: Answer = EMPTY) -> tuple[Any, list[Request]]:
+    """Return the response or the error of a call with a profile, and the requests to a service that always replies."""
+    service = Recorder(otherwise=reply)
+    return await ended(ask, service, Profile.from_toml(text), CREDENTIALS), service.requests
+
+
 async def test_path_that_lacks_its_argument() -> None:
     """If an argument that stands in the path is missing, nothing is sent, and the error names the argument."""
-    profile = Profile.from_toml('endpoints."orders.place".path = "/orders/{out_trade_no}"\nsigned = []')
-    async with Recorder() as service, Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
-        with pytest.raises(InvalidArgumentError, match="because the profile's endpoints") as caught:
-            await pay.orders.place(total_amt=1, currency="CAD")
+    text = 'endpoints."orders.place".path = "/orders/{out_trade_no}"\nsigned = []'
+    error, requests = await asked(text, lambda pay: pay.orders.place(total_amt=1, currency="CAD"))
 
-    assert ("out_trade_no", []) == (caught.value.field, service.requests)
-    assert 'out_trade_no must be given, because the profile\'s endpoints."orders.place" names it' in str(caught.value)
+    assert ("out_trade_no", []) == (error.field, requests)
+    assert 'out_trade_no must be given, because the profile\'s endpoints."orders.place" names it' in str(error)
 
 
 async def test_number_in_the_path_of_a_status() -> None:
     """A query about a payment or a refund may have the merchant's number in its path, which then has a name."""
-    profile = Profile.from_toml(
+    text = (
         'endpoints."payments.status".path = "/pay/{out_trade_no}"\n'
         'endpoints."refunds.status".path = "/orders/{out_trade_no}/refunds/{out_refund_no}"\n'
         'endpoints."refunds.status".with = ["out_trade_no"]\n'
         'fields = {out_trade_no = "order_no", out_refund_no = "refund_no"}'
     )
-    with Recorder(otherwise=answer(200, b'{"order_no": "T1", "refund_no": "R2"}')) as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
-            await pay.payments.status("T1")
-            with pytest.raises(NoAnswerError, match="refund_no is R2 in the response, and R1 in the request"):
-                await pay.refunds.status("R1", out_trade_no="T1")
-
-    assert ["/pay/T1", "/orders/T1/refunds/R1"] == [each.path for each in service.requests][:2]
+    reply = answer(200, b'{"order_no": "T1", "refund_no": "R2"}')
+    payment, (paid, *_) = await asked(text, lambda pay: pay.payments.status("T1"), reply)
+    error, (asks, *_) = await asked(text, lambda pay: pay.refunds.status("R1", out_trade_no="T1"), reply)
+    profile = Profile.from_toml(text)
     points = {point.name: point.status for point in profile.audit()}
 
+    assert (200, "/pay/T1", "/orders/T1/refunds/R1") == (payment.http_status, paid.path, asks.path)
+    assert "refund_no is R2 in the response, and R1 in the request" in str(error)
     assert ("answered", "answered") == (points["payment_status"], points["refund_status"])
     assert profile == Profile.from_toml(profile.to_toml())
 
 
 async def test_number_in_the_path_under_a_name_of_its_own() -> None:
     """A name in `[status]` stays that of the identifier, if the path has the merchant's number."""
-    profile = Profile.from_toml('endpoints."refunds.status".path = "/{out_refund_no}"\nstatus.refund.name = "no"')
-    with Recorder(otherwise=answer(200, b'{"no": "R2"}')) as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
-            with pytest.raises(NoAnswerError, match="no is R2 in the response, and R1 in the request"):
-                await pay.refunds.status("R1")
+    text = 'endpoints."refunds.status".path = "/{out_refund_no}"\nstatus.refund.name = "no"'
+    error, requests = await asked(text, lambda pay: pay.refunds.status("R1"), answer(200, b'{"no": "R2"}'))
 
-    assert {"/R1"} == {each.path for each in service.requests}
+    assert "no is R2 in the response, and R1 in the request" in str(error)
+    assert {"/R1"} == {each.path for each in requests}
 
 
 async def test_merchant_in_the_path() -> None:
     """The merchant in a path is the session's, even if `merchant` lacks the operation; `extra` cannot replace it."""
-    profile = Profile.from_toml('endpoints."orders.place".path = "/{merchant_id}/orders"\nsigned = []\nmerchant = []')
-    async with Recorder() as service, Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
-        await pay.send(PLACE)
-        with pytest.raises(InvalidArgumentError, match="extra must not hold merchantId, which is set by payasync"):
-            await pay.send(evolve(PLACE, extra={"merchantId": "M2"}))
+    text = 'endpoints."orders.place".path = "/{merchant_id}/orders"\nsigned = []\nmerchant = []'
+    _, (request,) = await asked(text, lambda pay: pay.send(PLACE))
+    error, requests = await asked(text, lambda pay: pay.send(evolve(PLACE, extra={"merchantId": "M2"})))
 
-    assert "/M1/orders" == service.only.path
+    assert ("/M1/orders", []) == (request.path, requests)
+    assert "extra must not hold merchantId, which is set by payasync" in str(error)
 
 
 async def test_query_that_lacks_the_order() -> None:
     """If a service wants the order's number in a query about a refund, a query without it is not sent."""
-    profile = Profile.from_toml('endpoints."refunds.status".with = ["out_trade_no"]\nstatus.refund.name = "no"')
-    async with Recorder() as service, Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
-        with pytest.raises(InvalidArgumentError, match="out_trade_no must be given, because") as caught:
-            await pay.refunds.status("R1")
+    text = 'endpoints."refunds.status".with = ["out_trade_no"]\nstatus.refund.name = "no"'
+    error, requests = await asked(text, lambda pay: pay.refunds.status("R1"))
 
-    assert ("out_trade_no", []) == (caught.value.field, service.requests)
+    assert ("out_trade_no", []) == (error.field, requests)
+    assert "out_trade_no must be given, because" in str(error)
 
 
 async def test_every_question_about_a_refund_names_its_order(tmp_path: Path) -> None:
@@ -294,25 +299,19 @@ async def test_absent_argument_has_no_header() -> None:
     """Of arguments that stand in headers, those that were not given are left out."""
     text = 'endpoints."subscriptions.update".place = "header"\n[fields]\nsubscription_id = "X-Plan"\n'
     names = 'subscription_amount = "X-Amount"\nfrequency = "X-Every"\nstart_date = "X-From"\ncustomer = "X-Who"'
-    with Recorder() as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=Profile.from_toml(text + names)) as pay:
-            await pay.subscriptions.update("S1", amount=5)
+    _, (request,) = await asked(text + names, lambda pay: pay.subscriptions.update("S1", amount=5))
 
-    sent = {name: value for name, value in service.only.headers if name.startswith("X-")}
-    assert {"X-Plan": "S1", "X-Amount": "5"} == sent
+    assert {"X-Plan": "S1", "X-Amount": "5"} == {name: value for name, value in request.headers if name[:2] == "X-"}
 
 
 async def test_order_of_a_refund_is_compared() -> None:
     """A response to a refund query about another order is not believed, even if the order's number is not sent."""
-    body = b'{"outTradeNo":"T0","outRefundNo":"R1"}'
-    profile = Profile.from_toml('status.refund.name = "outRefundNo"')
-    with Recorder(otherwise=answer(200, body)) as service:
-        async with Session(
-            service.url, credentials=CREDENTIALS, profile=profile, retry=RetryPolicy(base_delay=0)
-        ) as pay:
-            assert "T0" == (await pay.refunds.status("R1"))["outTradeNo"]
-            with pytest.raises(NoAnswerError, match="outTradeNo is T0 in the response, and T1 in the request"):
-                await pay.refunds.status("R1", out_trade_no="T1")
+    text, reply = 'status.refund.name = "outRefundNo"', answer(200, b'{"outTradeNo":"T0","outRefundNo":"R1"}')
+    alone, _ = await asked(text, lambda pay: pay.refunds.status("R1"), reply)
+    error, _ = await asked(text, lambda pay: pay.refunds.status("R1", out_trade_no="T1"), reply)
+
+    assert "T0" == alone["outTradeNo"]
+    assert "outTradeNo is T0 in the response, and T1 in the request" in str(error)
 
 
 NESTED: Final = """
@@ -342,17 +341,12 @@ async def test_query_names_what_the_write_named() -> None:
     for write, body, why in cases:
         good = {"ref": "R1"} if write is REFUND else {"outTradeNo": "T1"}
         replies = answer(200, json.dumps({**good, **body}).encode())
-        with Recorder([RESET], otherwise=replies) as service:
-            async with Session(
-                service.url, credentials=CREDENTIALS, profile=Profile.from_toml(NESTED), retry=RetryPolicy(base_delay=0)
-            ) as pay:
-                with pytest.raises(OutcomeUnknownError) as caught:
-                    await pay.send(write)
-                lost = caught.value
-                with pytest.raises(OutcomeUnknownError) as again:
-                    await pay.reconcile(lost)
+        profile = Profile.from_toml(NESTED)
+        lost = await ended(lambda pay: pay.send(write), Recorder([RESET], otherwise=replies), profile, CREDENTIALS)  # noqa: B023 - awaited here
+        again = await ended(lambda pay: pay.reconcile(lost), Recorder(otherwise=replies), profile, CREDENTIALS)  # noqa: B023 - as above
 
-        assert why in f"{again.value.reason}"
+        assert OutcomeUnknownError is type(lost) is type(again)
+        assert why in str(again.reason)
 
 
 async def test_payment_names_its_amount() -> None:

@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from enum import Enum
+from itertools import product
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -140,14 +141,12 @@ def test_words_are_texts_that_are_not_empty() -> None:
 
 def test_texts_are_unicode() -> None:
     """Free text that is `None`, no text, or holds a lone surrogate is refused."""
-    cases_0: list[str] = ["subject", "body"]
-    for name in cases_0:
-        cases_1: list[Any] = [None, 1, b"Coffee", "\ud800"]
-        for value in cases_1:
-            with pytest.raises(InvalidArgumentError, match=f"{name} must be a text of valid Unicode") as caught:
-                PlaceOrder(total_amt=1, currency="CAD", **{name: value})
+    values: list[Any] = [None, 1, b"Coffee", "\ud800"]
+    for name, value in product(("subject", "body"), values):
+        with pytest.raises(InvalidArgumentError, match=f"{name} must be a text of valid Unicode") as caught:
+            PlaceOrder(total_amt=1, currency="CAD", **{name: value})
 
-            assert name == caught.value.field
+        assert name == caught.value.field
 
 
 def test_texts_may_be_empty() -> None:

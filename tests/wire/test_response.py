@@ -144,27 +144,21 @@ ADDRESS: Final = "https://pay.example/a%2Fb?no=G%201%26x%3D%C3%A9&amount=450&ref
 
 def test_address_of_parts() -> None:
     """The customer's address is made of the payload's parts, or else the request's; without one it is `None`."""
-    cases_0: list[type[OrderResponse | PaymentResponse]] = [OrderResponse, PaymentResponse]
-    for kind in cases_0:
-        cases_1: list[tuple[object, Mapping[str, Any], str | None]] = [
-            (PARTS, {}, ADDRESS),
-            (PARTS, {"totalAmt": 7, "shop": {"id": "c"}}, ADDRESS),
-            ({**PARTS, "totalAmt": None}, {"totalAmt": 450}, ADDRESS),
-            ({"gatewayNo": PARTS["gatewayNo"]}, {**PARTS, "gatewayNo": "mine"}, ADDRESS),
-            ({**PARTS, "gatewayNo": None}, {}, None),
-            ({**PARTS, "gatewayNo": True}, {}, None),
-            ({**PARTS, "gatewayNo": 1.5}, {}, None),
-            ({**PARTS, "gatewayNo": ["x"]}, {}, None),
-            ([], PARTS, ADDRESS),
-            (None, {}, None),
-        ]
-        for payload, sent, expected in cases_1:
-            profile = Profile(answer=AnswerShape(data="data", redirect_template=TEMPLATE))
-            call = evolve(bare_call(PLACE_ORDER, profile=profile), fields=sent)
-            response = kind.of(call, reply({"data": payload}))
+    cases: list[tuple[object, Mapping[str, Any], str | None]] = [
+        (PARTS, {}, ADDRESS),
+        (PARTS, {"totalAmt": 7, "shop": {"id": "c"}}, ADDRESS),
+        ({**PARTS, "totalAmt": None}, {"totalAmt": 450}, ADDRESS),
+        ({"gatewayNo": PARTS["gatewayNo"]}, {**PARTS, "gatewayNo": "mine"}, ADDRESS),
+        *(({**PARTS, "gatewayNo": wrong}, {}, None) for wrong in (None, True, 1.5, ["x"])),
+        ([], PARTS, ADDRESS),
+        (None, {}, None),
+    ]
+    call = bare_call(PLACE_ORDER, profile=Profile(answer=AnswerShape(data="data", redirect_template=TEMPLATE)))
+    for payload, sent, expected in cases:
+        for kind in (OrderResponse, PaymentResponse):
+            response: Any = kind.of(evolve(call, fields=sent), reply({"data": payload}))
 
-            assert expected == response.redirect_url
-            assert expected == unpickled(response).redirect_url
+            assert expected == response.redirect_url == unpickled(response).redirect_url
 
 
 def test_open_location() -> None:
@@ -242,14 +236,9 @@ def test_request_id() -> None:
         ("header:X-Request-Id", {}, "q2"),
         ("header:X-Other", {}, None),
     ]:
-        response = answer(
-            Response,
-            document,
-            Profile(answer=AnswerShape(data="result", request_id=where)),
-            headers={"X-Request-Id": "q2"},
-        )
+        profile = Profile(answer=AnswerShape(data="result", request_id=where))
 
-        assert expected == response.request_id
+        assert expected == answer(Response, document, profile, {"X-Request-Id": "q2"}).request_id
 
 
 def test_to_any_kind_raises_our_own_error_only() -> None:
