@@ -79,10 +79,9 @@ def lives(number: int, hours: float, seed: int | None) -> list[str]:
 @FAULTS
 @SEED
 @click.option("--seconds", type=float, default=3600.0, show_default=True, help="Then it has failed.")
-@click.option("--trace", is_flag=True, help="Name the lines of code that made what there is more of; half as quick.")
-def soak(*, operations: int, faults: float, seed: int | None, seconds: float, trace: bool) -> list[str]:
+def soak(*, operations: int, faults: float, seed: int | None, seconds: float) -> list[str]:
     """Let a merchant's server run for long, under all kinds of faults: it must not grow."""
-    run = Soak(operations=operations, faults=faults, seed=_drawn(seed), seconds=seconds, trace=trace)
+    run = Soak(operations=operations, faults=faults, seed=_drawn(seed), seconds=seconds)
     return soaked(run, CONSOLE)
 
 

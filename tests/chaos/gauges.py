@@ -5,7 +5,6 @@ import gc
 import os
 import sys
 import threading
-import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,7 +16,7 @@ from tests.chaos.growth import Sample
 
 PROC: Final = Path("/proc/self")
 MOST: Final = 5
-"""So many lines of code, and so many classes, are named."""
+"""So many classes are named."""
 
 
 def measured(operations: int) -> Sample:
@@ -56,16 +55,10 @@ class Before:
 
     def __init__(self) -> None:
         self._classes = census()
-        self._memory = tracemalloc.take_snapshot() if tracemalloc.is_tracing() else None
 
     def more(self) -> list[str]:
-        """Return what there is most more of now: its classes, and where memory is traced, the lines that made it."""
-        classes = census() - self._classes
-        more = [f"{name}: +{count:,}" for name, count in classes.most_common(MOST)]
-        if self._memory:
-            lines = tracemalloc.take_snapshot().compare_to(self._memory, "lineno")
-            more += [str(each) for each in lines[:MOST] if each.size_diff > 0]
-        return more
+        """Return the classes of which there is most more now."""
+        return [f"{name}: +{count:,}" for name, count in (census() - self._classes).most_common(MOST)]
 
 
 PER_DESCRIPTOR: Final = 100

@@ -43,7 +43,6 @@ class Soak:
         seed: Repeats the draws.
         seconds: After so many the run has failed.
         leaky: Whether the server holds on to what it should let go of: the control.
-        trace: Whether the lines of code are told that made what there is more of; it takes twice as long.
     """
 
     operations: int
@@ -52,7 +51,6 @@ class Soak:
     seed: int = 1
     seconds: float = 3600.0
     leaky: bool = False
-    trace: bool = False
 
 
 Sample = Mapping[str, int]

@@ -8,7 +8,6 @@ import asyncio
 import json
 import logging
 import sys
-import tracemalloc
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
@@ -110,6 +109,4 @@ if __name__ == "__main__":
     logging.disable(logging.WARNING)  # what fails is what the run is about
     told, where = sys.argv[1:]
     soak = Soak(**json.loads(told))
-    if soak.trace:
-        tracemalloc.start()
     asyncio.run(main(soak, Path(where)))

@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from types import MappingProxyType
@@ -24,7 +24,7 @@ from payasync.sandbox.faults.armed_faults import Fault
 from payasync.sandbox.faults.catalogue import KINDS
 from tests.chaos.errands import ERRANDS, ORDER, PAID
 from tests.chaos.gauges import SHOWN_BY
-from tests.chaos.growth import BOUNDS, Sample, Soak, Soaked
+from tests.chaos.growth import BOUNDS, Soak, Soaked
 from tests.chaos.plan import arm
 
 PROGRAM: Final = Path(__file__).with_name("shop.py")
@@ -44,7 +44,6 @@ OPTIONS: Final[Mapping[str, Mapping[str, float]]] = MappingProxyType(
 WANTED: Final = (*ERRANDS, "OutcomeUnknownError", "handled", "resolved")
 """What must have happened in any run."""
 
-Heard = Callable[[Sample], None]
 SHORT: Final = Soak(operations=450, samples=10)
 """Long enough to show a leak, as the control proves."""
 
@@ -60,12 +59,11 @@ def arm_all(sandbox: Sandbox, soak: Soak) -> list[Fault]:
     return armed
 
 
-async def run(soak: Soak, heard: Heard | None = None) -> Soaked:
+async def run(soak: Soak) -> Soaked:
     """Return what a run comes to.
 
     Args:
         soak: What it does.
-        heard: Told each sample.
 
     Raises:
         TimeoutError: It takes too long.
@@ -76,7 +74,7 @@ async def run(soak: Soak, heard: Heard | None = None) -> Soaked:
             await sandbox.given.paid_order(out_trade_no=ORDER, total_amt=PAID)
             armed = arm_all(sandbox, soak)
             try:
-                lines = await _served(soak, folder, sandbox, heard)
+                lines = await _served(soak, folder, sandbox)
             finally:
                 sandbox.faults.clear()
             await sandbox.settle()
@@ -95,7 +93,7 @@ def overlooked(leaking: Soaked) -> list[str]:
     return [f"{gauge} of a server that leaks do not grow" for gauge in SHOWN_BY if grown[gauge] <= BOUNDS[gauge]]
 
 
-async def _served(soak: Soak, folder: str, sandbox: Sandbox, heard: Heard | None) -> list[dict[str, Any]]:
+async def _served(soak: Soak, folder: str, sandbox: Sandbox) -> list[dict[str, Any]]:
     """Let the server live, and return what it prints."""
     said: list[dict[str, Any]] = []
     with TemporaryFile() as complaints:
@@ -106,10 +104,7 @@ async def _served(soak: Soak, folder: str, sandbox: Sandbox, heard: Heard | None
         )  # fmt: skip
         try:
             assert process.stdout
-            async for line in process.stdout:
-                said.append(json.loads(line))
-                if heard and "sample" in said[-1]:
-                    heard(said[-1]["sample"])
+            said += [json.loads(line) async for line in process.stdout]
             await process.wait()
         finally:
             if process.returncode is None:
@@ -127,16 +122,11 @@ def soaked(soak: Soak, console: Console) -> list[str]:
     console.print(
         f"python -m tests.chaos soak --seed {soak.seed} --operations {soak.operations} --faults {soak.faults}"
     )
-    with console.status("a server that leaks ...") as status:
-
-        def heard(sample: Sample) -> None:
-            status.update(f"{sample['operations']:,} of {soak.operations:,} errands ...")
-
-        try:
-            leaking = asyncio.run(run(evolve(SHORT, seed=soak.seed, leaky=True)))
-            end = asyncio.run(run(soak, heard))
-        except (TimeoutError, RuntimeError) as error:
-            return [str(error) or f"it took more than {soak.seconds:.0f} s"]
+    try:
+        leaking = asyncio.run(run(evolve(SHORT, seed=soak.seed, leaky=True)))
+        end = asyncio.run(run(soak))
+    except (TimeoutError, RuntimeError) as error:
+        return [str(error) or f"it took more than {soak.seconds:.0f} s"]
     console.print(table(end))
     console.print({"done": dict(end.done), "faults": dict(end.faults), "more at the end": end.more})
     return overlooked(leaking) + end.flaws()

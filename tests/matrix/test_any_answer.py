@@ -131,7 +131,7 @@ def test_any_answer(service: Recorder, one: TenCall, raw: bytes, bare: bool) -> 
 
 @given(raw=answers(), whole=st.booleans())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_answer_is_kept(
+def test_any_answer_is_stored(
     service: Recorder,
     kept: Callable[[bool], SqliteJournal],
     caplog: pytest.LogCaptureFixture,

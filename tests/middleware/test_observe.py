@@ -14,7 +14,7 @@ from payasync.middleware.observe import Attempted, Event, EventSink, Retrying, U
 from tests.building import Heard, bare_call, reply, way
 
 
-async def test_foreign_errors_pass_untold() -> None:
+async def test_foreign_errors_make_no_event() -> None:
     """An error that is not of payasync passes unchanged, and without an event."""
     heard, foreign = Heard(), ZeroDivisionError()
     with pytest.raises(ZeroDivisionError) as caught:

@@ -197,7 +197,7 @@ async def test_reconcile_where_the_profile_does_not_say_how() -> None:
     assert "as 'refund_status' (TOML: [status.refund])" in str(found)
 
 
-async def test_reconcile_takes_an_error_of_ours_alone() -> None:
+async def test_reconcile_accepts_only_our_errors() -> None:
     """An argument that is not a `PayasyncError`, and an invalid timeout, are refused by name."""
     for error, timeout, field in [
         (unknown("orders.place", "T1"), 0, "timeout"),

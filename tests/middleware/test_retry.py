@@ -170,7 +170,7 @@ async def test_success_pays_back() -> None:
     assert (400, 401) == (after_retries, quota.tokens)
 
 
-async def test_unknown_outcome_is_told() -> None:
+async def test_unknown_outcome_is_reported() -> None:
     """`on_event` receives `Unknown` for a write that may have been done."""
     cases: list[tuple[Reply | errors.PayasyncError, str]] = [
         (errors.NoAnswerError("no usable answer: cut", reason="cut"), "cut"),
@@ -439,7 +439,7 @@ async def test_query_waits_for_retry_after() -> None:
         assert (["W", "Q"], [7.0], True) == (names(end), hours.waits, found.recovered)
 
 
-async def test_wait_that_a_question_was_told_is_on_the_error() -> None:
+async def test_error_has_the_retry_after_of_a_query() -> None:
     """The `Retry-After` of a query is in the error of the write."""
     end = way(CUT, reply({}, 429, {"Retry-After": "90"}))
     with pytest.raises(errors.OutcomeUnknownError) as caught:
@@ -496,7 +496,7 @@ def test_questions_have_tokens_of_their_own() -> None:
     assert [True, True, False] == questions
 
 
-def test_question_takes_what_retries_may_take_first() -> None:
+def test_queries_use_the_reserve_last() -> None:
     """A query uses the reserve last; without any success the reserve is empty."""
     quota = Quota(100)
 

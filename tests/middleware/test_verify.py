@@ -55,7 +55,7 @@ async def test_any_of_the_services_keys_verifies() -> None:
         assert "PAID" == await queried(signed(key, state="PAID"))
 
 
-async def test_without_service_keys_a_symmetric_scheme_takes_the_merchants() -> None:
+async def test_without_service_keys_a_symmetric_scheme_uses_the_merchants() -> None:
     """With a symmetric scheme and no service keys, the merchant's key verifies."""
     assert "PAID" == await queried(
         signed("own signing key 1", state="PAID"), Credentials("M1", signing_key="own signing key 1")
@@ -90,7 +90,7 @@ async def test_a_forged_answer_to_a_write_leaves_it_unknown() -> None:
     assert 1 == len(service.requests)
 
 
-async def test_a_failure_without_a_signature_is_taken_by_its_code() -> None:
+async def test_an_unsigned_refusal_is_believed_by_its_code() -> None:
     """A refusal without a signed object is believed."""
     with pytest.raises(ServiceError) as caught:
         await queried(b'{"code":7}')

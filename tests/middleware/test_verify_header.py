@@ -161,7 +161,7 @@ async def test_text_may_hold_the_request() -> None:
                         await pay.orders.query("T1")
 
 
-async def test_reason_is_told() -> None:
+async def test_error_names_the_missing_header() -> None:
     """The error names the header that is missing."""
     with pytest.raises(InvalidSignatureError, match="the header Nonce is missing, and it is signed"):
         await queried(answer(200, PAID, headers(PAID)[0]))

@@ -263,7 +263,7 @@ def test_a_dotted_name_that_the_signature_refuses_or_omits() -> None:
         assert allowed in words
 
 
-def test_a_dotted_name_that_the_signature_takes() -> None:
+def test_a_dotted_name_that_can_be_signed() -> None:
     """A dotted name may stand in an object that is signed, or where nothing needs to be signed."""
     cases: list[tuple[Any, tuple[str, ...], str]] = [
         ("json", ("orders.place",), "total_amt"),

@@ -75,7 +75,7 @@ def connect(service: Recorder, toml: str, **settings: Any) -> Session:
     )
 
 
-def test_whose_number_a_query_takes() -> None:
+def test_which_number_a_query_names() -> None:
     """It is as given; else the merchant's, if the query has no name yet or that of the write, or the path names it."""
     for toml, expected in [
         ("", "merchant"),

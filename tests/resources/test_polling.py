@@ -115,7 +115,7 @@ def cached(state: str, age: float) -> OrderResponse:
     return OrderResponse.of(bare_call(QUERY_ORDER, profile=MAPPED), evolve(reply({"state": state}), age=age))
 
 
-async def test_cached_response_counts_if_the_wait_had_begun() -> None:
+async def test_cached_response_counts_if_it_is_newer_than_the_wait() -> None:
     """A response out of a cache ends a wait if the service gave it after the wait began."""
     for age, times in [(2.0, [0.0, 1.0, 3.0]), (4.0, [0.0, 1.0, 3.0, 7.0])]:
         query = Asked((PENDING, PENDING, cached("SHUT", age)))

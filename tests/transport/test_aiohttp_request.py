@@ -158,7 +158,7 @@ async def test_a_request_that_lost_its_connection_before_its_turn() -> None:
     assert [] == complaints
 
 
-async def test_a_written_body_is_not_kept() -> None:
+async def test_a_written_body_is_released() -> None:
     """A body lets go of its bytes as they are written, because many calls may wait for a response."""
     body = OneShotBody(CONTENT)
     async with Recorder() as service, aiohttp.ClientSession(request_class=OwnRequest) as http:

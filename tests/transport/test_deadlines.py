@@ -414,7 +414,7 @@ async def test_a_proxy_that_is_silent(time: Time, said: Answer, reached: Callabl
     assert "CONNECT" == proxy.only.method
 
 
-async def test_a_proxy_that_takes_its_time(time: Time) -> None:
+async def test_a_slow_proxy(time: Time) -> None:
     """`Timeouts.connect` starts once: its time in the CONNECT request is not given again to the TLS handshake."""
     go = threading.Event()
     with Recorder([Answer(b"HTTP/1.1 200 OK\r\n\r\n", after=go)]) as proxy:

@@ -141,7 +141,7 @@ def test_injected_session_belongs_to_one_loop(*, closed: bool) -> None:
     assert ([1] if closed else [1, 3]) == amounts(service)
 
 
-async def test_a_closed_guard_makes_way_for_a_new_pool() -> None:
+async def test_a_closed_guard_allows_a_new_pool() -> None:
     """If a loop ends its async generators and goes on, the next call opens a new pool."""
     async with Recorder() as service, connect(service) as pay:
         await create(pay, 1)

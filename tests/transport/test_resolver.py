@@ -65,7 +65,7 @@ async def test_a_name_is_looked_up_again_after_a_failed_proxy(names: Callable[..
     assert 2 == response.attempts
 
 
-async def test_addresses_are_kept_while_connections_succeed(names: Callable[..., list[object]]) -> None:
+async def test_addresses_are_reused_while_connections_succeed(names: Callable[..., list[object]]) -> None:
     """Calls at the same time, and later ones, share one lookup as long as no connection fails."""
     asked = names(HOST)
     async with Recorder([CLOSING] * 8) as service, session(named(service)) as pay:

@@ -71,7 +71,7 @@ def test_call_shows_no_field() -> None:
     assert "R1" in shown
 
 
-def test_call_says_how_its_identifier_is_taken() -> None:
+def test_call_says_how_its_identifier_is_read() -> None:
     """A layer reads of a status query what the name and the place of its identifier are."""
     profile = Profile(refund_status=Parameter("no", "header"))
 

@@ -199,7 +199,7 @@ def order(**facts: Any) -> PlaceOrder:
     return PlaceOrder(**given)
 
 
-def test_a_bare_profile_takes_what_the_document_shows() -> None:
+def test_a_bare_profile_accepts_what_the_document_shows() -> None:
     """Without a profile, each documented request with all its arguments is accepted."""
     for request in FULL.values():
         accept(request, Profile())

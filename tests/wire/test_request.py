@@ -302,7 +302,7 @@ async def test_forgotten_await_is_named() -> None:
     assert "T1" == await given
 
 
-def test_none_is_no_way_to_leave_out() -> None:
+def test_none_leaves_nothing_out() -> None:
     """`None` for an optional argument is refused, and the error says to leave it out."""
     for name in FULL:
         request = FULL[name]
