@@ -99,26 +99,22 @@ ENDS: Final[list[tuple[str, Ends, Profile]]] = [
 
 NEXT: Final = {"repeat": Action.REPEAT, "wait": Action.REPEAT, "query": Action.QUERY}
 """By word of the table, the next action; the other words are the end."""
-CASES: Final = [
-    pytest.param(name, end, profile, id=f"{name}-{index}")
-    for name, ends, profile in ENDS
-    for index, end in enumerate(ends)
-]
-rows = pytest.mark.parametrize(("name", "end", "profile"), CASES)
+CELLS: Final = [(name, number, end, profile) for name, ends, profile in ENDS for number, end in product(KINDS, ends)]
 
 
-@rows
-def test_first_attempt(name: str, end: Reply | errors.PayasyncError, profile: Profile) -> None:
-    """Every cell of the row: the next action, the final error, and whether doubt remains."""
-    row, expected, found = ROWS[name], {}, {}
-    for number in KINDS:
-        call, error = call_of(number, profile), row.error(number)
+def test_first_attempt() -> None:
+    """Every cell of the table: the next action, the final error, and whether doubt remains."""
+    for name, number, end, profile in CELLS:
+        call, error = call_of(number, profile), ROWS[name].error(number)
         outcome = classify(call, end)
         doubt = leaves_doubt(call, outcome, end)
-        expected[number] = NEXT.get(row.word(number), Action.END), error, error is errors.OutcomeUnknownError
-        found[number] = decide(call, outcome, doubt=doubt), type(final_error(call, outcome, end, doubt=doubt)), doubt
+        expected = NEXT.get(ROWS[name].word(number), Action.END), error, error is errors.OutcomeUnknownError
 
-    assert expected == found
+        assert expected == (
+            decide(call, outcome, doubt=doubt),
+            type(final_error(call, outcome, end, doubt=doubt)),
+            doubt,
+        )
 
 
 def second(name: str, number: str) -> Action:
@@ -133,17 +129,14 @@ def second(name: str, number: str) -> Action:
     return Action.QUERY if word == "wait" and kind == "named" else NEXT.get(word, Action.END)
 
 
-@rows
-def test_attempt_after_one_in_doubt(name: str, end: Reply | errors.PayasyncError, profile: Profile) -> None:
+def test_attempt_after_one_in_doubt() -> None:
     """After an attempt in doubt, a refusal is not final, and "used before" leads to a query."""
-    calls = {number: call for number in KINDS if not (call := call_of(number, profile)).read}
-    found = {}
-    for number, call in calls.items():
+    for name, number, end, profile in CELLS:
+        call = call_of(number, profile)
         outcome = classify(call, end)
-        error = final_error(call, outcome, end, doubt=True)
-        found[number] = decide(call, outcome, doubt=True), type(error)
-
-    assert {number: (second(name, number), errors.OutcomeUnknownError) for number in calls} == found
+        if not call.read:
+            assert second(name, number) is decide(call, outcome, doubt=True)
+            assert errors.OutcomeUnknownError is type(final_error(call, outcome, end, doubt=True))
 
 
 def test_key_of_a_call_that_can_be_asked_about() -> None:

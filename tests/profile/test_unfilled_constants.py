@@ -2,6 +2,7 @@
 
 import json
 import logging
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from payasync import Credentials, Profile, Session
 from payasync.cli.commands import payasync
 from tests.foreign.recorder import Recorder, answer
+from tests.sessions import ended
 
 ONLY: Final = "which is sent as it is. Only {timestamp} and {milliseconds} are replaced, and not in an object or a list"
 WARNED: Final[list[tuple[Any, str]]] = [
@@ -27,22 +29,9 @@ WARNED: Final[list[tuple[Any, str]]] = [
 ]
 """Constants, each with the name in braces that is not filled in."""
 FINE: Final[list[Any]] = [
-    "{timestamp}",
-    "a-{milliseconds}-{timestamp}",
-    '{"at": "{timestamp}"}',
-    "",
-    "{}",
-    "{",
-    "time}",
-    '{"a":1}',
-    '{"a": {"b": {}}}',
-    "{a, b}",
-    {},
-    {"a": {"b": 1}},
-    [[]],
-    1,
-    True,
-    None,
+    *("{timestamp}", "a-{milliseconds}-{timestamp}", '{"at": "{timestamp}"}'),
+    *("", "{}", "{", "time}", '{"a":1}', '{"a": {"b": {}}}', "{a, b}"),
+    *({}, {"a": {"b": 1}}, [[]], 1, True, None),
 ]
 """Constants that have no such name. Text in JSON is no such name."""
 
@@ -52,31 +41,29 @@ def profile_of(operation: str, value: Any) -> Profile:
     return Profile(signed=(), merchant=(), constants={operation: {"t": value}})
 
 
-@pytest.mark.parametrize("operation", ["*", "orders.query"])
-@pytest.mark.parametrize(("value", "found"), [*WARNED, *((value, "") for value in FINE)], ids=str)
-def test_audit_and_session_name_what_is_not_filled_in(
-    operation: str, value: Any, found: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_audit_and_session_name_what_is_not_filled_in(caplog: pytest.LogCaptureFixture) -> None:
     """The audit and the log of a session name the key, the name in braces, and the names that are filled in."""
-    profile, key = profile_of(operation, value), f"constants.{operation}.t"
-    Session("http://127.0.0.1:9", credentials=Credentials("M1"), profile=profile)
-    points = [each for each in profile.audit() if each.name == key]
-    logged = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    values = [*WARNED, *((value, "") for value in FINE)]
+    for operation, (value, found) in product(["*", "orders.query"], values):
+        caplog.clear()
+        profile, key = profile_of(operation, value), f"constants.{operation}.t"
+        Session("http://127.0.0.1:9", credentials=Credentials("M1"), profile=profile)
+        points = [each for each in profile.audit() if each.name == key]
+        logged = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
 
-    assert [f"{key} has {found}, {ONLY}"] * bool(found) == logged
-    assert [f"has {found}, {ONLY}"] * bool(found) == [point.value for point in points]
-    assert [10 if operation == "*" else 1] * bool(found) == [len(point.needed_by) for point in points]
+        assert [f"{key} has {found}, {ONLY}"] * bool(found) == logged
+        assert [f"has {found}, {ONLY}"] * bool(found) == [point.value for point in points]
+        assert [10 if operation == "*" else 1] * bool(found) == [len(point.needed_by) for point in points]
 
 
 async def test_what_is_warned_of_is_sent_as_it_is() -> None:
     """The warning is no refusal: the service gets the name in braces."""
     for value, found in WARNED:
-        with Recorder(otherwise=answer(200, b"{}")) as service:
-            async with Session(
-                service.url, credentials=Credentials("M1"), profile=profile_of("orders.place", value)
-            ) as pay:
-                await pay.orders.place(total_amt=450, currency="CAD")
-            sent = json.loads(service.only.body)["t"]
+        service = Recorder(otherwise=answer(200, b"{}"))
+        await ended(
+            lambda pay: pay.orders.place(total_amt=450, currency="CAD"), service, profile_of("orders.place", value)
+        )
+        sent = json.loads(service.only.body)["t"]
 
         assert (type(value), True) == (type(sent), found in str(sent))
 
