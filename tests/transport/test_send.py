@@ -23,7 +23,7 @@ from payasync.transport.pools import PoolSettings
 from payasync.transport.send import ResponseTooLargeError, Transport, attempt_error
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import SILENT, Answer, Recorder, answer
-from tests.inside import busy, turns, until, waiting
+from tests.inside import Time, busy, turns, until, waiting
 from tests.sessions import connect, create
 
 BILL = custom_operation("GET", "/bill", read=True)
@@ -143,12 +143,15 @@ async def test_reading_is_bounded_from_the_start_of_the_request() -> None:
 
 async def test_the_limit_of_the_call_is_named() -> None:
     """If the time of the whole call ends an attempt, the error says how many seconds it was, and where to set it."""
+    time = Time()
     async with Recorder([SILENT]) as service, transport(service.url) as way:
-        ends_soon = call(deadline=asyncio.get_running_loop().time() + 0.05, timeouts=Timeouts(total=0.05))
+        sending = asyncio.ensure_future(way.send(call(timeouts=Timeouts(total=30, read=60))))
+        await asyncio.to_thread(service.wait_for_request)
+        await time.pass_by(30)
         with pytest.raises(errors.NoAnswerTimeoutError) as caught:
-            await way.send(ends_soon)
+            await sending
 
-    words = "no response in time: the limit of the call, timeout= or Timeouts.total, is 0.05 s"
+    words = "no response in time: the limit of the call, timeout= or Timeouts.total, is 30 s"
     assert words == caught.value.reason
 
 
