@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from itertools import product
 from typing import Any, Final
 
-import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
@@ -174,10 +173,9 @@ def test_after_a_final_absent() -> None:
             assert expected is decide_after_absence(call, classify(call, end))
 
 
-@pytest.mark.parametrize("number", READS)
-@pytest.mark.parametrize(
-    ("answer", "profile", "expected"),
-    [
+def test_absent_in_the_profiles_words() -> None:
+    """Only what the profile lists means "not found", and signed responses must prove it."""
+    cases: list[tuple[Reply | errors.PayasyncError, Profile, bool]] = [
         (reply({"code": "NONE"}), CODED, True),
         (reply({"code": "NONE"}, 404), CODED, True),
         (reply({}, 404), CODED, False),
@@ -203,13 +201,10 @@ def test_after_a_final_absent() -> None:
         (reply({"code": "NONE", "totalAmt": 450}), CODED, True),
         (reply({"code": "NONE"}), UNSIGNED_REFUSALS, True),
         (evolve(reply({"code": "NONE"}), verified=False), UNSIGNED_REFUSALS, False),
-    ],
-)
-def test_absent_in_the_profiles_words(
-    number: str, answer: Reply | errors.PayasyncError, profile: Profile, *, expected: bool
-) -> None:
-    """Only what the profile lists means "not found", and signed responses must prove it."""
-    assert expected == confirms_absence(call_of(number, profile), answer)
+    ]
+    for answer, profile, expected in cases:
+        for number in READS:
+            assert expected == confirms_absence(call_of(number, profile), answer)
 
 
 ENVELOPED: Final = evolve(
