@@ -10,7 +10,7 @@ SHORT = Scale(operations=240, kills=11, seconds=120)
 
 async def test_new_numbers() -> None:
     """If the merchant retries under new numbers and without a journal, the run finds duplicates: the check works."""
-    result = await run("naive", Scale(operations=60, kills=4, seconds=300))
+    result = await run("naive", Scale(operations=40, kills=2, seconds=300))
 
     assert [] == result.flaws()
     assert result.duplicates > 0

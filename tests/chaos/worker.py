@@ -138,8 +138,8 @@ async def main(life: Life) -> None:
     """Run this process's share. What is in doubt then waits for the last process, for which all leases are over."""
     with Trace(life) as trace:
         journal = journal_of(life, trace)
-        policy = ONCE if life.strategy == "naive" else PATIENT
-        pay = Session.from_env(timeouts=TIMES, retry=policy, middleware=[around(trace)], journal=journal)
+        times, policy = (Timeouts(), ONCE) if life.strategy == "naive" else (TIMES, PATIENT)
+        pay = Session.from_env(timeouts=times, retry=policy, middleware=[around(trace)], journal=journal)
         merchant, share = Merchant(pay, journal, life.strategy), left(life)
         async with pay:
             if journal is None:
