@@ -14,6 +14,7 @@ from payasync.endpoints import ARGUMENTS, BY_NAME, Operation, camel_case
 from payasync.errors import InvalidArgumentError
 from payasync.evidence.comparison import COMPARED_NAMES, by_document_names
 from payasync.journal.intents import Draft, Intent, check_queued, from_attributes
+from payasync.profile.dates import read_date
 from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
@@ -226,8 +227,10 @@ def find_contradiction(stored: Intent) -> str:
 def _format_day(text: str, form: str = "") -> str:
     """Return the day of a date in a profile's format, or in ISO's; in UTC if the date has a zone."""
     with suppress(TypeError, ValueError):  # a row may be damaged
-        found: Any = datetime.strptime(text, form) if form else _parse_date(text)  # noqa: DTZ007 - a day
-        return str((found.astimezone(UTC) if getattr(found, "tzinfo", None) else found).strftime("%Y-%m-%d"))
+        found = read_date(text, form) if form else _parse_date(text)
+        if isinstance(found, datetime):
+            found = (found.astimezone(UTC) if found.tzinfo else found).date()
+        return text if found is None else found.isoformat()
     return text
 
 

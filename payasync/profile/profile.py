@@ -6,15 +6,15 @@ with the name of the field and the value to put there.
 
 import re
 from collections.abc import Mapping
-from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import Factory, evolve, field, frozen
 
 from payasync.endpoints import AuthKind, names_with
 from payasync.profile.consistency import check_profile
+from payasync.profile.dates import tells_dates_apart
 from payasync.profile.schema import (
     OPEN_FIELDS,
     Accept,
@@ -47,9 +47,6 @@ from payasync.signing.schemes import FREE_TEXT, Scheme, SortedPairs
 if TYPE_CHECKING:
     from payasync.profile.audit import Point
 
-_UNLIKE: Final = date(1999, 12, 31), date(2026, 1, 5)
-"""Two days that differ in each part of a date."""
-
 
 def _is_pattern(pattern: str) -> bool:
     try:
@@ -57,14 +54,6 @@ def _is_pattern(pattern: str) -> bool:
     except (re.error, OverflowError, RecursionError):
         return False
     return True
-
-
-def _tells_dates_apart(form: str) -> bool:
-    try:
-        one, other = (day.strftime(form) for day in _UNLIKE)
-    except ValueError:  # a lone surrogate
-        return False
-    return not form or one != other
 
 
 @frozen(kw_only=True, field_transformer=check_types(""))
@@ -122,7 +111,7 @@ class Profile:
     formats: Mapping[str, str] = field(
         default=Factory(dict),
         converter=to_dict,
-        validator=each_must_be("a format that writes any two dates differently, as %Y-%m-%d does", _tells_dates_apart),
+        validator=each_must_be("a format that writes any two dates differently, as %Y-%m-%d does", tells_dates_apart),
     )
     constants: Mapping[str, Mapping[str, Any]] = field(default=Factory(dict), converter=copy_json)
     headers: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)

@@ -3,13 +3,13 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from datetime import date, datetime
+from datetime import date
 from functools import partial
 from typing import Any, Final, Literal
 
 from payasync import endpoints
 from payasync.endpoints import Argument
+from payasync.profile.dates import read_date
 from payasync.profile.schema import Accept
 from payasync.sandbox.model import RefusedError
 from payasync.sandbox.rules import FREQUENCIES
@@ -111,10 +111,9 @@ def read_url(url: str) -> tuple[str, str, str, str, str, str]:
 def check_date(written: str, value: object) -> date:
     """Return the day that a text means; only a text that the format itself would write."""
     if isinstance(value, str):
-        with suppress(ValueError):
-            read = datetime.strptime(value, written)  # noqa: DTZ007 - a day has no time zone
-            if read.year >= FIRST_YEAR and read.strftime(written) == value:
-                return read.date()
+        read = read_date(value, written)
+        if read is not None and read.year >= FIRST_YEAR:
+            return read.date()
     raise ValueError(f"a date written as {written}, from the year {FIRST_YEAR} on")
 
 

@@ -176,6 +176,16 @@ def test_date_that_cannot_be_read_back_counts_as_it_was_written() -> None:
     assert hashes[0] == hashes[1] != hashes[2]
 
 
+@pytest.mark.parametrize("form", ["%d/%m", "%-d.%m.%Y", "%Y%Y"])
+def test_dates_in_an_odd_format_are_drafted(form: str) -> None:
+    """A date without a year, or in a format that some Pythons cannot read, has a digest, and no Python warns."""
+    days = date(2028, 2, 29), date(2029, 3, 1)
+    requests = [CreateSubscription(frequency="yearly", amount=900, start_date=day, customer={}) for day in days]
+    odd = codec(evolve(PROFILE, formats={"start_date": form}))
+
+    assert 2 == len({draft_from_call(odd.call(each), "M1", None).hash for each in requests})
+
+
 @pytest.mark.parametrize("form", ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S%z"])
 def test_date_with_a_zone_is_drafted_alike(form: str) -> None:
     """A subscription that starts at a time with a zone has one digest, queued or not."""

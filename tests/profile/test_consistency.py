@@ -480,7 +480,7 @@ def test_what_no_caller_gives_is_not_required_of_him() -> None:
 
 def test_each_date_is_written_in_its_own_way() -> None:
     """A date format that writes two dates alike is refused."""
-    for form in ["hello", "Y-m-d", "%%Y-%%m-%%d", "%H:%M", " ", "\ud800%Y"]:
+    for form in ["hello", "Y-m-d", "%%Y-%%m-%%d", "%H:%M", " ", "\ud800%Y", "%Y\0"]:
         words = (
             f"formats.start_date must be a format that writes any two dates differently, as %Y-%m-%d does, not {form!r}"
         )
