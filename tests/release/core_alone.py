@@ -13,8 +13,10 @@ EXTRAS: Final = re.compile(
     r"payasync\.(cli|pytest_plugin|integrations|signing\.asymmetric|(journal|notifications|storage)\.postgres)"
 )
 """The modules that need an extra."""
-COMPILED: Final = re.compile(r"_cython_|cython_runtime|_sysconfigdata|_distutils_hack|_virtualenv|__mp_main__")
-"""Modules that belong to no distribution: compilers and environments make them."""
+OF_NOBODY: Final = re.compile(
+    r"_cython_|cython_runtime|_sysconfigdata|_distutils_hack|_virtualenv|__mp_main__|(site|user)customize"
+)
+"""Modules that belong to no distribution: compilers, environments and the system's Python bring them."""
 
 
 def required(name: str) -> set[str]:
@@ -46,7 +48,7 @@ def main() -> None:
     foreign = sorted(
         name
         for name in loaded
-        if not COMPILED.match(name) and not core & {normalise(each) for each in owners.get(name, (name,))}
+        if not OF_NOBODY.match(name) and not core & {normalise(each) for each in owners.get(name, (name,))}
     )
     beside = sorted(INSTALLED.keys() - core - {"pip", "setuptools", "wheel"}) if sys.argv[1:] == ["--alone"] else []
     sys.exit(f"foreign modules: {foreign}; foreign distributions: {beside}" if foreign or beside else None)
