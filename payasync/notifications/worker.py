@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -49,6 +50,12 @@ from payasync.profile.signed_fields import key_owner
 from payasync.session import Session
 from payasync.strict_json import NotYet
 from payasync.transport.threads import call_in_thread
+
+if sys.version_info >= (3, 14):
+    from annotationlib import Format
+
+    # Annotations are not evaluated: type checkers alone may know a name in them.
+    signature = partial(signature, annotation_format=Format.STRING)
 
 if TYPE_CHECKING:
     from payasync.notifications.receiver import Limits

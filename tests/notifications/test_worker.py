@@ -314,15 +314,26 @@ class Pool(list[object]):
         """Begin one."""
 
 
+class OnlyForTypeCheckers:
+    """A class whose name the program removes below: no annotation can be evaluated afterwards."""
+
+
+async def annotated(notification: OnlyForTypeCheckers) -> None:
+    """Take a notification of a class whose name is unknown while the program runs."""
+
+
+del OnlyForTypeCheckers
+
 NAMELESS: Final = ("", " ", "two words", "line\n", 7, b"credit")
 TAKES: Final = "a handler takes a notification, and with transaction= a connection: "
 
 
 def test_handler_has_the_name_of_its_function() -> None:
     """A handler's default name has no module, so that it stays when the module is moved or run as a program."""
-    functions = (paid, Books().enter, Books(), partial(shipped, fast=True), partial(partial(shipped), fast=True))
+    fast = partial(partial(shipped), fast=True)
+    functions = (paid, Books().enter, Books(), partial(shipped, fast=True), fast, annotated)
 
-    assert ["paid", "Books.enter", "Books", "shipped", "shipped"] == [handler(function=each).name for each in functions]
+    assert ["paid", "Books.enter", "Books", "shipped", "shipped", "annotated"] == [handler(function=each).name for each in functions]
 
 
 def test_wrong_handler_is_refused() -> None:
