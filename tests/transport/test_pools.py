@@ -26,8 +26,8 @@ def amounts(service: Recorder) -> list[int]:
 
 
 @pytest.mark.parametrize("scheme", ["http", pytest.param("https", marks=pytest.mark.long)])
-def test_one_session_serves_loops_and_a_fork(scheme: str, tmp_path: Path) -> None:
-    """A session used in several loops and a fork delivers each call once, and nothing warns."""
+def test_one_session_serves_loops_and_forks(scheme: str, tmp_path: Path) -> None:
+    """A session used in several loops and forks delivers each call once, and nothing warns."""
     trusted = tmp_path / "authority.pem"
     authority().cert_pem.write_to_path(str(trusted))
     tls = server_tls() if scheme == "https" else None
@@ -38,8 +38,8 @@ def test_one_session_serves_loops_and_a_fork(scheme: str, tmp_path: Path) -> Non
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert (0, "") == (ended.returncode, errors(ended.stderr))
-    assert [1, 2, 3, 4, 5, 6, 7] == amounts(service)
-    assert [1, 2, 3, 4, 5, 4, 4] == [request.connection for request in service.requests]
+    assert [1, 2, 3, 4, 5, 6, 7, 8] == amounts(service)
+    assert [1, 2, 3, 4, 5, 4, 6, 4] == [request.connection for request in service.requests]
 
 
 def errors(output: str) -> str:
