@@ -233,11 +233,12 @@ class SqliteFile:
     async def aclose(self) -> None:
         """Finish the waiting jobs, and close the file; a second call does nothing."""
         if not self._closed:
-            closed = asyncio.Event()
-            self._thread.submit(partial(self._close, asyncio.get_running_loop(), closed))
+            # Not an `asyncio.Event`: with Python 3.14, a signal's exception may leave asyncio's own lock locked.
+            closed = PendingResult(asyncio.get_running_loop())
+            self._thread.submit(partial(self._close, closed))
             self._thread.close()
             self._closed = True  # last, so that a second call repeats what a signal's exception prevents
-            await closed.wait()
+            await closed
 
     def pause(self) -> None:
         """Close the file, and keep it closed until `resume`."""
@@ -332,11 +333,11 @@ class SqliteFile:
     def _closed_error(self) -> StorageError:
         return StorageError(f"the {self._schema.name} is closed", reason="closed")
 
-    def _close(self, loop: asyncio.AbstractEventLoop, closed: asyncio.Event) -> None:
+    def _close(self, closed: PendingResult) -> None:
         with self._using:
             self._ended = True
             self._disconnect()
-        _call_in_loop(loop, closed.set)
+        _call_in_loop(closed.get_loop(), closed.deliver, None)
 
     def _disconnect(self) -> None:
         db, self._db = self._db, None

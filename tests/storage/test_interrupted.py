@@ -72,7 +72,6 @@ def test_file_works_after_its_first_use_was_interrupted(tmp_path: Path) -> None:
     assert {("second",), ("first", "second")} == found
 
 
-@pytest.mark.filterwarnings("ignore:coroutine 'Event.wait' was never awaited")
 def test_closing_that_was_interrupted_is_repeated(tmp_path: Path) -> None:
     """If a signal ends `aclose`, the next `aclose` closes the file, and ends its thread."""
 
