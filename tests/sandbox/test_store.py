@@ -71,7 +71,7 @@ async def test_no_statement_scans_a_table(receiver: Receiver, http: aiohttp.Clie
 def test_what_waits_behind_a_delivery_costs_nothing(store: Store) -> None:
     """The search for due notifications costs the same, however many wait at a slow address."""
     steps = list[int]()
-    for count in (2, 500):
+    for count in (1, 2, 500):
         for number in range(count):
             store.add(Notification(notification_id=f"{count}/{number}", url="http://slow", body="{}"))
         executed = list[None]()
@@ -81,7 +81,8 @@ def test_what_waits_behind_a_delivery_costs_nothing(store: Store) -> None:
         steps.append(len(executed))
 
         assert found is None
-    assert steps[0] == steps[1] > 0
+    # Some versions of SQLite count the preparation of the first search, too.
+    assert steps[0] >= steps[1] == steps[2] > 0
 
 
 def test_each_thing_has_one_next_state(store: Store) -> None:
