@@ -45,6 +45,7 @@ from payasync.profile.schema import STANDARD_WEBHOOKS, NotificationShape, Signed
 from payasync.profile.signed_fields import join_path, key_owner, notification_coverage, signs_merchant
 from payasync.profile.wire_names import COMPARED
 from payasync.settings import invalid_setting, not_configured
+from payasync.signing.algorithms import decode_base64
 from payasync.signing.schemes import Keyed, SignatureScheme, SortedPairs
 from payasync.signing.templates import parse_time, signatures_at, values_at
 from payasync.strict_json import ABSENT, at, loads_leniently
@@ -192,14 +193,14 @@ def _sign_content(body: bytes, number: str, sent: str, key: Secret) -> bytes:
 
 def _decode_key(key: Secret) -> bytes:
     """Return the key's bytes. No caller assigns them to a variable, which a traceback could show."""
-    text = key.reveal().strip().removeprefix(_PREFIX)
+    text = key.reveal().strip().removeprefix(_PREFIX).rstrip("=")
     return _decode_base64(text + "=" * (-len(text) % 4))
 
 
 def _decode_base64(text: str) -> bytes:
     """Return the decoded text; no bytes if it is not base64."""
     try:
-        return base64.b64decode(text, validate=True)
+        return decode_base64(text)
     except ValueError:
         return b""
 

@@ -32,6 +32,17 @@ _ENCODED: Final = re.compile("[^A-Za-z0-9+/_-]*(?:M[A-P]|30)")
 """How base64, and hexadecimal digits, of a sequence in DER begin."""
 
 
+def decode_base64(text: str) -> bytes:
+    """Return the bytes that a text means in base64. Pythons differ in the padding that they accept beyond what is due.
+
+    Raises:
+        ValueError: It is not base64, or has not the padding that is due.
+    """
+    if len(text) % 4 or text.endswith("==="):
+        raise ValueError("base64 must have the padding that is due")
+    return base64.b64decode(text, validate=True)
+
+
 def _is_of_a_pair(text: str) -> bool:
     """Return whether a text is a key of a key pair, or a certificate.
 

@@ -1,6 +1,5 @@
 """RSA (PKCS #1 v1.5) and Ed25519, on the `cryptography` package: extra `[rsa]`."""
 
-import base64
 import functools
 import re
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPubl
 
 from payasync.credentials import Secret
 from payasync.settings import invalid_setting
-from payasync.signing.algorithms import MIN_RSA_BITS, SERVICE_KEYS, SIGNING_KEY
+from payasync.signing.algorithms import MIN_RSA_BITS, SERVICE_KEYS, SIGNING_KEY, decode_base64
 
 PrivateKey = RSAPrivateKey | Ed25519PrivateKey
 PublicKey = RSAPublicKey | Ed25519PublicKey
@@ -87,7 +86,7 @@ def _load(key: Secret, pem: Callable[..., object], der: Callable[..., object], *
     try:
         if "-----BEGIN" in key.reveal():
             return pem(key.reveal().encode(), **options)
-        return der(base64.b64decode("".join(key.reveal().split()), validate=True), **options)
+        return der(decode_base64("".join(key.reveal().split())), **options)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return None
 

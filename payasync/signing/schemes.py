@@ -21,7 +21,7 @@ from attrs import field, frozen
 from payasync.credentials import Secret
 from payasync.errors import InvalidArgumentError, NotConfiguredError
 from payasync.settings import check_types, invalid_setting, is_header, must_be, to_dict, to_tuple
-from payasync.signing.algorithms import MIN_RSA_BITS, Algorithm, AlgorithmName, algorithm_of
+from payasync.signing.algorithms import MIN_RSA_BITS, Algorithm, AlgorithmName, algorithm_of, decode_base64
 from payasync.signing.templates import check_template, fill, names_in, write_time
 from payasync.strict_json import ExactNumber, LongInteger, encodable, with_digits
 
@@ -529,10 +529,10 @@ class Template(Keyed):
 _ENCODINGS: Final[dict[str, tuple[Callable[[bytes], str], Callable[[str], bytes]]]] = {
     "hex": (bytes.hex, binascii.unhexlify),
     "HEX": (lambda raw: raw.hex().upper(), binascii.unhexlify),
-    "base64": (lambda raw: base64.b64encode(raw).decode(), lambda text: base64.b64decode(text, validate=True)),
+    "base64": (lambda raw: base64.b64encode(raw).decode(), decode_base64),
     "base64-percent": (
         lambda raw: quote(base64.b64encode(raw), safe=""),
-        lambda text: base64.b64decode(unquote(text), validate=True),
+        lambda text: decode_base64(unquote(text)),
     ),
 }
 """How a signature is written and read; reading raises `ValueError` for any other text."""
