@@ -91,10 +91,12 @@ async def left_behind(
     exporter, tracers, events = InMemorySpanExporter(), TracerProvider(), list[Event]()
     tracers.add_span_processor(SimpleSpanProcessor(exporter))
     said = answer(status, json.dumps(document, ensure_ascii=False).encode())
-    journal = SqliteJournal(path / "pay.db")
+    watched: dict[str, Any] = {"middleware": [OpenTelemetry(tracer_provider=tracers)], "on_event": events.append}
     with Recorder([said] * 4) as service:
-        watched: dict[str, Any] = {"middleware": [OpenTelemetry(tracer_provider=tracers)], "on_event": events.append}
-        async with connect(service, profile=profile, journal=journal, **watched) as pay:
+        async with (
+            SqliteJournal(path / "pay.db") as journal,
+            connect(service, profile=profile, journal=journal, **watched) as pay,
+        ):
             with pytest.raises(PayasyncError) as caught:
                 await pay.refunds.create(**REFUND)
             kept = await journal.get(1)
