@@ -11,7 +11,9 @@ import ssl
 import sys
 
 from payasync import Credentials, Profile, RetryPolicy, Session
+from payasync.transport import pools
 
+pools.__dict__["WRITE_IDLE"] = 60.0  # the child of a slow machine may take long
 url, *authority = sys.argv[1:]
 tls = ssl.create_default_context(cafile=authority[0]) if authority else None
 if tls:
