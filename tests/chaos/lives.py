@@ -32,6 +32,7 @@ def lived(first: int, lives: int, seconds: float, console: Console) -> list[str]
     end, flaws, totals = time.monotonic() + seconds, list[str](), Counter[str]()
     emphases: tuple[Emphasis, ...] = get_args(Emphasis)
     left = islice(((seed, each) for seed in count(first) for each in emphases), lives)
+    logging.disable()
     with ProcessPoolExecutor(initializer=logging.disable) as pool:
         while time.monotonic() < end and (some := list(islice(left, TOGETHER))):
             for (seed, emphasis), life in zip(some, pool.map(_live, some, chunksize=10), strict=True):

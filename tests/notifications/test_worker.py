@@ -333,7 +333,9 @@ def test_handler_has_the_name_of_its_function() -> None:
     fast = partial(partial(shipped), fast=True)
     functions = (paid, Books().enter, Books(), partial(shipped, fast=True), fast, annotated)
 
-    assert ["paid", "Books.enter", "Books", "shipped", "shipped", "annotated"] == [handler(function=each).name for each in functions]
+    assert ["paid", "Books.enter", "Books", "shipped", "shipped", "annotated"] == [
+        handler(function=each).name for each in functions
+    ]
 
 
 def test_wrong_handler_is_refused() -> None:

@@ -11,6 +11,8 @@ from typing import Final
 
 from attrs import define
 
+from payasync.journal import SqliteJournal
+from payasync.notifications import SqliteInbox
 from tests.simulation.world import Process
 
 SLOWEST: Final = 0.02
@@ -111,6 +113,14 @@ class Executor:
             os._exit(0)
         os.waitpid(child, 0)
         process.kill()
+
+
+def disconnect(owner: SqliteJournal | SqliteInbox) -> None:
+    """Close the connection of a journal or inbox whose process was killed, between two transactions."""
+    # A killed process calls no method of it, and a connection that nobody closes is a warning of Python's.
+    connection = owner._file._db  # pyright: ignore[reportPrivateUsage]
+    if connection is not None:
+        connection.close()
 
 
 @contextmanager

@@ -117,7 +117,8 @@ class Hop:
         foreign = self._foreign(request)
         if foreign is not None:
             others.append(foreign)
-        self._seen[number] = response
+        if b"merchantId" in response.body:  # nothing shows whose refusal it is that names nobody
+            self._seen[number] = response
         if request.method == "GET":
             self._cached[request.target] = self._world.now, response
         if others and self._happens(f"a hop mixes responses at {request.path}", self.habits.mixes):

@@ -5,6 +5,7 @@ import json
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -250,7 +251,9 @@ class Shop:
 
     @asynccontextmanager
     async def _receiving(self, pay: Session, journal: SqliteJournal) -> AsyncGenerator[Receiver]:
-        receiver = Receiver(inbox=SqliteInbox(self._folder / "inbox.db", executor=self._executor), session=pay)
+        inbox = SqliteInbox(self._folder / "inbox.db", executor=self._executor)
+        self.process.on_kill.append(partial(disk.disconnect, inbox))
+        receiver = Receiver(inbox=inbox, session=pay)
 
         @receiver.on("*", transaction=self._begin)
         async def credit(event: Notification, connection: sqlite3.Connection) -> None:
@@ -301,8 +304,10 @@ class Shop:
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[tuple[SqliteJournal, Session]]:
         host, port = service.ADDRESS
+        journal = SqliteJournal(self._folder / "pay.db", executor=self._executor)
+        self.process.on_kill.append(partial(disk.disconnect, journal))
         async with (
-            SqliteJournal(self._folder / "pay.db", executor=self._executor) as journal,
+            journal,
             Session(
                 f"http://{host}:{port}",
                 credentials=CREDENTIALS,

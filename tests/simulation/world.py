@@ -250,6 +250,7 @@ class Process:
         stopped: Whether it does nothing for a while, as after SIGSTOP.
         was_stopped: Whether it was ever stopped, so that what it does may end late.
         connections: Those that it has.
+        on_kill: What is called when it has been killed.
     """
 
     def __init__(self, machine: Machine, name: str) -> None:
@@ -262,6 +263,7 @@ class Process:
         self._stopped_until = 0.0
         self.loop: Final = Loop(self)  # type: ignore[abstract] # what is missing raises NotImplementedError
         self.connections = list[Any]()
+        self.on_kill = list[Callable[[], object]]()
         self._context = Context()
         self._context.run(use_clocks, machine.clocks(name))
 
@@ -322,6 +324,8 @@ class Process:
             task = next(iter(self.loop.tasks))
             del self.loop.tasks[task]
             self.run(partial(_end_now, task))
+        for each in self.on_kill:
+            each()
 
 
 def _end_now(task: "asyncio.Task[Any]") -> None:
