@@ -45,7 +45,7 @@ class Clocks:
             machine has no such clock.
         monotonic: Returns seconds on a clock that never goes back.
         tick: Returns nanoseconds on the clock of `boot`. Default: on `monotonic`, if the machine has no such clock.
-        identity: Returns the identity of that clock: it changes when the machine is started.
+        identity: Returns the identity of that clock, without blanks: it changes when the machine is started.
         jitter: Returns a random number, from 0 to its argument.
     """
 

@@ -1,12 +1,12 @@
 """Handlers, and the worker that confirms, compares and handles one leased event."""
 
 import asyncio
-import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from inspect import isasyncgenfunction, isawaitable, iscoroutinefunction, isgeneratorfunction, signature
+from logging import INFO, WARNING, getLogger
 from threading import enumerate as living_threads
 from traceback import format_tb
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -66,7 +66,7 @@ CANCELLATION_SECONDS: Final = 1.0
 """The time in which a handler should end after it was cancelled."""
 INTERRUPTED: Final = "interrupted by a shutdown"
 
-logger: Final = logging.getLogger("payasync.notifications")
+logger: Final = getLogger("payasync.notifications")
 
 
 class StillRunningError(asyncio.CancelledError):
@@ -361,9 +361,9 @@ class Worker:
             raise
         if finished and state not in {"pending", "done"}:  # the reason is not logged, because it may quote the event
             because = ", because of %(field)s" if transition.path else ""
-            words = f"event %(event_id)s (%(kind)s) is %(state)s{because}: receiver.events() says why"
-            about = {"event_id": event.id, "kind": event.kind, "state": state, "field": transition.path}
-            log(logger, logging.WARNING, "notification.stopped", words, **about)
+            text = f"event %(event_id)s (%(kind)s) is %(state)s{because}: receiver.events() says why"
+            number, kind, path = event.id, event.kind, transition.path
+            log(logger, WARNING, "notification.stopped", text, event_id=number, kind=kind, state=state, field=path)
         return finished
 
     async def _dispatch(self, claim: Claim, is_held: IsHeld) -> Transition | None:
@@ -501,7 +501,7 @@ class Worker:
             result = await run_within(seconds, result, warn)
         if handler.transaction is not None and not result:
             words = "%(handler)s was not called for event %(event_id)s: its mark is already stored"
-            log(logger, logging.INFO, "handler.not_called", words, handler=handler.name, event_id=notification.id)
+            log(logger, INFO, "handler.not_called", words, handler=handler.name, event_id=notification.id)
 
     async def _await_earlier(self, thread: str, handler: Handler, notification: Notification) -> None:
         """Wait for the thread of a call for the same event whose receiver was closed, or whose loop has ended."""
@@ -531,7 +531,7 @@ def _is_known(handler: Handler, before: InboxEvent, claim: Claim, *, is_hint: bo
 def _warn(who: str, notification: Notification) -> None:
     """Log that a call of the user's code takes long, and cannot be cancelled."""
     words = "%(handler)s has not ended for event %(event_id)s within its time limit. payasync waits for its end"
-    log(logger, logging.WARNING, "handler.not_ended", words, handler=who, event_id=notification.id)
+    log(logger, WARNING, "handler.not_ended", words, handler=who, event_id=notification.id)
 
 
 def _note_failure(who: str, error: BaseException, notification: Notification) -> str:
@@ -542,8 +542,8 @@ def _note_failure(who: str, error: BaseException, notification: Notification) ->
     """
     if isinstance(error, asyncio.CancelledError) and running_task().cancelling():
         raise error
-    words = "%(handler)s failed with event %(event_id)s, attempt %(attempt)s: %(error_type)s\n%(where)s"
-    about = {"handler": who, "event_id": notification.id, "attempt": notification.attempt}
-    about |= {"error_type": type(error).__name__, "where": "".join(format_tb(error.__traceback__)).rstrip()}
-    log(logger, logging.WARNING, "handler.failed", words, **about)
+    text = "%(handler)s failed with event %(event_id)s, attempt %(attempt)s: %(error_type)s\n%(where)s"
+    where, event, nth = "".join(format_tb(error.__traceback__)).rstrip(), notification.id, notification.attempt
+    kind = type(error).__name__
+    log(logger, WARNING, "handler.failed", text, handler=who, event_id=event, attempt=nth, error_type=kind, where=where)
     return f"{who}: {describe_error(error)}"

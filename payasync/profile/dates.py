@@ -8,13 +8,9 @@ from payasync.strict_json import encodable
 
 _UNLIKE: Final = date(1999, 12, 31), date(2026, 1, 5)
 """Two days that differ in each part of a date."""
-
 _READ_BY_ALL: Final = re.compile(r"(?:[^%]|%[aAbBcdfGHIjmMpSuUVwWxXyYzZ%])*", re.DOTALL)
 """Matches a format whose directives all Pythons read. Some read more, such as `%-d`."""
-
 _YEAR: Final = re.compile("%[cGxyY]")
-
-_LEAP_YEAR: Final = 2000
 
 
 def tells_dates_apart(form: str) -> bool:
@@ -36,8 +32,8 @@ def read_date(text: str, form: str) -> datetime | None:
     if not _READ_BY_ALL.fullmatch(form):
         return None
     if not _YEAR.search(form.replace("%%", "")):
-        # Python 3.13 and later warn of a day without a year.
-        text, form = f"{_LEAP_YEAR} {text}", f"%Y {form}"
+        # Python 3.13 and later warn of a day without a year, and 2000 was a leap year.
+        text, form = f"2000 {text}", f"%Y {form}"
     try:
         found = datetime.strptime(text, form)  # noqa: DTZ007 - the format says whether it has a zone
     except (ValueError, re.error):  # `re.error`: a directive stands twice

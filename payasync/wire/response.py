@@ -170,8 +170,13 @@ class Response:
             return found
         if found:
             key = "answer.redirect_template" if template else "answer.redirect_url"
-            facts = {"operation": self._operation, "reference": self._reference, "field": key}
-            logger.warning(_REFUSED, facts, extra={"event_name": "address_refused", **facts})
+            name, number = self._operation, self._reference
+            facts = {"operation": name, "reference": number, "field": key}
+            logger.warning(
+                _REFUSED,
+                facts,
+                extra={"event_name": "address_refused", "operation": name, "reference": number, "field": key},
+            )
         return None
 
     def _facts(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync.cli.options import Address, session_with
 from payasync.cli.refund_import import RefundImportScreen, read_file, run
-from payasync.clocks import Pace
+from payasync.clocks import Clocks, Pace, use_clocks
 from payasync.journal import SqliteJournal
 from payasync.journal.intents import BeginResult, Draft, Intent, State
 
@@ -39,6 +39,11 @@ class Ahead:
     def __call__(self) -> float:
         """Return seconds since 1970."""
         return time.time() + self._seconds
+
+    def clocks(self) -> Clocks:
+        """Return the clocks of a machine that is ahead; that of `boot` is compared with the service's, and is not."""
+        tick = Clocks().tick
+        return Clocks(wall=self, tick=lambda: tick() + round(self._seconds * 1e9))
 
     async def sleep(self, seconds: float) -> None:
         """Advance the clock."""
@@ -66,7 +71,8 @@ class KillableJournal(SqliteJournal):
 def main(file: str, kept: str, result: str, ahead: float) -> int:
     """Import the refunds."""
     clock = Ahead(ahead)
-    journal = KillableJournal(kept, clock=clock)
+    use_clocks(clock.clocks())
+    journal = KillableJournal(kept)
     session = session_with(journal, profile=None, base_url=None)
     screen = RefundImportScreen(Path(file), Address(kept), service="", result=Path(result))
     pace = Pace(clock=clock, sleep=clock.sleep)

@@ -105,7 +105,7 @@ async def lost(
     sandbox: Sandbox, path: Path, *, done: Sequence[str] = (), absent: Sequence[str] = (), ago: float = LONG_AGO
 ) -> None:
     """Send refunds from another machine, so many seconds ago. Some were executed, and some never arrived."""
-    use_clocks(Clocks(wall=lambda: time.time() - ago, identity=lambda: "another machine"))
+    use_clocks(Clocks(wall=lambda: time.time() - ago, identity=lambda: "another-machine"))
     async with SqliteJournal(path) as journal, sandbox.session(journal=journal, retry=ONCE) as pay:
         for number in (*done, *absent):
             (sandbox.faults.reset_after_commit if number in done else sandbox.faults.reset_before)("refunds.create")

@@ -48,7 +48,7 @@ from payasync.cli.refund_import import (
     run,
 )
 from payasync.cli.sandbox import environment_of
-from payasync.clocks import Pace
+from payasync.clocks import Pace, use_clocks
 from payasync.journal import Journal, SqliteJournal
 from payasync.journal.intents import Draft, Intent
 from payasync.journal.reconciler import LONGEST, SILENT
@@ -343,7 +343,8 @@ async def waited(
     kept, result = file.with_name("pay.db"), file.with_name("out.csv")
     terminal = Console(record=True, width=100, force_terminal=True, file=file.with_name("shown").open("w"))
     screen = RefundImportScreen(file, Address(str(kept)), service=sandbox.url, result=result, console=terminal)
-    journal = kind(kept, clock=clock)
+    use_clocks(clock.clocks())
+    journal = kind(kept)
     session = session_with(journal, profile=None, base_url=None)
     with terminal.file:
         pace = Pace(clock=clock, sleep=sleep)
@@ -495,9 +496,10 @@ async def sending_of(
     async def moved(seconds: float) -> None:
         clock.advance(seconds)
 
+    use_clocks(clock.clocks())
     settings: Any = {"credentials": sandbox.credentials, "profile": PROFILE, "retry": RetryPolicy(attempts=1, quota=0)}
     async with (
-        SqliteJournal(folder / "pay.db", clock=clock) as journal,
+        SqliteJournal(folder / "pay.db") as journal,
         kind(sandbox.url, journal=journal, **settings) as pay,
         journal.present() as is_alone,
     ):
