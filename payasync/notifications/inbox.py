@@ -448,11 +448,12 @@ def _rename_and_replay(values: Mapping[str, Any]) -> Statements[bool]:
     return bool(renamed) and (yield from _replay(values))
 
 
-def _forget(values: Mapping[str, Any]) -> Statements[tuple[int, int, int]]:
-    """Return how many events were deleted, of how many others only the key is left, and how many facts were deleted."""
+def _forget(values: Mapping[str, Any]) -> Statements[tuple[int, int]]:
+    """Return how many events were deleted, with their facts, and of how many others only the key is left."""
     deleted = yield SQL["forget"], values
-    emptied = yield SQL["empty"], values
-    return len(deleted), len(emptied), len((yield SQL["forget_facts"], values))
+    if facts := sorted({each["fact"] for each in deleted} - {None}):
+        yield SQL["forget_facts"], {**values, "facts": json.dumps(facts)}
+    return len(deleted), len((yield SQL["empty"], values))
 
 
 _RECEIVED, _COLUMNS = (tuple(each.name for each in fields(kind)) for kind in (Received, InboxEvent))

@@ -193,7 +193,7 @@ DELETE FROM payasync_events WHERE id IN (
         WHERE other.key IN (payasync_events.key, 'held:' || payasync_events.key)
         AND other.state IN ('dead', 'parked', 'held')))
     AND since < :before ORDER BY since LIMIT :limit /* FOR UPDATE SKIP LOCKED */)
-RETURNING id;
+RETURNING id, fact;
 
 -- name: empty
 -- An event that can come again at any time is recognised by its key, without a payload.
@@ -206,9 +206,10 @@ UPDATE payasync_events SET raw = :nothing, headers = '{}' WHERE id IN (
 RETURNING id;
 
 -- name: forget_facts
+-- These are the facts of events that were just deleted, so that no index finds them by age: each event would pay for it.
 -- An event that is not done can still be handled, and a fact that a query has confirmed can always have a copy. Counts
 -- have PostgreSQL look each fact up.
-DELETE FROM payasync_facts WHERE NOT lasting AND since < :before
+DELETE FROM payasync_facts WHERE fact IN (SELECT value FROM json_each(:facts)) AND NOT lasting AND since < :before
 AND 0 = (
     SELECT count(*) FROM payasync_events AS event
     WHERE event.fact = payasync_facts.fact AND event.state NOT IN ('done', 'superseded'))
