@@ -259,8 +259,8 @@ class Journal(ABC):
     ) -> Awaitable[bool]:
         after, again = _check_state(state), None if due is None else check_moment("due", due)
         stored = None if outcome is None else outcome_to_json(outcome)
-        tick = boot_tick() if after in ASKED_STATES else None  # no other state stores it
-        why = " ".join(reason.split())
+        # No other state stores a tick.
+        why, tick = " ".join(reason.split()), boot_tick() if after in ASKED_STATES else None
         return self._write(Settle(intent, after, outcome=stored, reason=why, due=again, tick=tick, answered=answered))
 
     async def ask(

@@ -165,7 +165,7 @@ class Dispatcher:
         if not (claims or self._running):
             self._end_settling(waiting)
         now = self._pace.clock()
-        if now >= self._forget_at:
+        if now >= self._forget_at and len(claims) < most:
             await self._inbox.forget(datetime.fromtimestamp(now, UTC) - self._limits.retention)
             self._forget_at = now + FORGET_SECONDS
         if claims:

@@ -242,7 +242,7 @@ class Inbox(ABC):
             verified: Whether the event is verified from now on. `None`: as before.
             others: Keys under which no other event without a fact, of an earlier version, may wait or be done.
         """
-        values = {"key": key, "verified": verified, "fact": fact, "others": json.dumps(others)}
+        values = {"key": key, "verified": verified, "fact": fact, "others": json.dumps(others, ensure_ascii=False)}
         return await self._run(lambda _: _own(claim, values), key, fact, *others)
 
     async def is_copy(self, claim: Claim, key: str) -> bool:
@@ -452,7 +452,7 @@ def _forget(values: Mapping[str, Any]) -> Statements[tuple[int, int]]:
     """Return how many events were deleted, with their facts, and of how many others only the key is left."""
     deleted = yield SQL["forget"], values
     if facts := sorted({each["fact"] for each in deleted} - {None}):
-        yield SQL["forget_facts"], {**values, "facts": json.dumps(facts)}
+        yield SQL["forget_facts"], {**values, "facts": json.dumps(facts, ensure_ascii=False)}
     return len(deleted), len((yield SQL["empty"], values))
 
 

@@ -74,7 +74,7 @@ class PostgresInbox(Inbox):
         async def execute(transaction: Transaction) -> T:
             # They are locked in one order, so that no two transactions wait for each other.
             if given := sorted(map(escape_text, filter(None, keys))):
-                await transaction.rows(to_psycopg(_LOCK), {"keys": json.dumps(given)})
+                await transaction.rows(to_psycopg(_LOCK), {"keys": json.dumps(given, ensure_ascii=False)})
             statements = work(transaction.now)
             try:
                 statement, values = next(statements)

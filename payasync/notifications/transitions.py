@@ -316,7 +316,8 @@ def judge_response(
     if response.state is None and waiting not in states:
         missing = not_configured(f"states.{thing}.{waiting}", "the service's values of a state that is not final")
         return Transition("parked", describe_error(missing))
-    of_another = response.state is None and any(profile.states.name(each, status) for each in _WAITING)
+    others = ("order", "payment") if thing == "refund" else ("refund",)
+    of_another = response.state is None and any(profile.states.name(each, status) for each in others)
     if of_another or (response.state == waiting and waiting != signed):
         reason = f"the service does not confirm it yet: the state is {clean(repr(status))}"
         reason += ", which is that of another thing" if of_another else ""

@@ -38,4 +38,5 @@ def read_date(text: str, form: str) -> datetime | None:
         found = datetime.strptime(text, form)  # noqa: DTZ007 - the format says whether it has a zone
     except (ValueError, re.error):  # `re.error`: a directive stands twice
         return None
-    return found if found.strftime(form) == text else None
+    # `strptime` reads the name of a zone, and drops it.
+    return found if "%Z" in form or found.strftime(form) == text else None

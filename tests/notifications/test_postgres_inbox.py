@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from payasync.credentials import Secret
 from payasync.notifications import Added, Claim, PostgresInbox
@@ -50,6 +51,26 @@ async def test_concurrent_bodies_are_a_conflict(postgres_dsn: str, clock: Clock)
     assert {(1, 1, 2)} == {
         tuple(each.count(kind) for kind in (Added.NEW, Added.CONFLICT, Added.AGAIN)) for each in added
     }
+
+
+async def test_keys_are_stored_in_each_encoding(postgres_database: str, clock: Clock) -> None:
+    """In a database of any encoding that payasync supports, keys and facts may have any characters."""
+    name, facts = f"{conninfo_to_dict(postgres_database)['dbname']}_ascii", {"fact": "payment:\u8ba2\u5355:paid"}
+    event = received('payment:["\u8ba2\u5355"]', verified=True, **facts)
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING SQL_ASCII LC_COLLATE 'C' LC_CTYPE 'C'")
+    try:
+        async with several(make_conninfo(postgres_database, dbname=name), clock) as (inbox, *_):
+            added = [await inbox.add(event) for _ in range(2)]
+            (claim,) = await inbox.claim(1, LEASE)
+            await inbox.finish(claim, "done", handler="credit")
+            clock.advance(3600)
+            forgotten = await inbox.forget(clock.now)
+    finally:
+        with psycopg.connect(postgres_database, autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    assert ([Added.NEW, Added.AGAIN], 1) == (added, forgotten)
 
 
 async def test_concurrent_replays_of_one_key_replay_one_event(postgres_dsn: str, clock: Clock) -> None:

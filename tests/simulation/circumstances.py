@@ -18,7 +18,7 @@ SAYS: Final = evolve(
     http=HttpCodes(absent=(404,), rate_limit_precedes_execution=True),
 )
 FOCUSED: Final = frozenset({"repeats", "crowds"})
-"""Emphases of few refunds, which many processes call for."""
+"""Emphases of few refunds, and no notifications."""
 Emphasis: TypeAlias = Literal["", "repeats", "crowds", "orders", "keys", "caches", "merchants", "events", "machine"]
 """What a life has more of.
 
@@ -45,7 +45,10 @@ class Circumstances:
         disk: How the disk of the merchant's machine behaves.
         things: What shops call for.
         together: Seconds within which all processes begin.
-        stops: How probable it is that a process stops for a while.
+        kills: How probable it is that a process is killed.
+        stops: How probable it is that a shop stops for a while.
+        reconcilers: How many there are at least.
+        pauses: Of these is the time between two calls of a shop for one thing.
         receives: Whether the merchant receives notifications.
         shakes: Whether something happens to the merchant's machine.
     """
@@ -57,7 +60,10 @@ class Circumstances:
     disk: disk.Habits
     things: list[str]
     together: float
+    kills: float
     stops: float
+    reconcilers: int
+    pauses: tuple[float, ...]
     receives: bool
     shakes: bool
 
@@ -80,6 +86,8 @@ def draw_circumstances(world: World, emphasis: Emphasis) -> Circumstances:
     hops, profile, kinds = exchange.Habits(), SAYS, ["refund"]
     if emphasis == "repeats":
         serves = service.Habits(stale=QUARANTINE / 2, declines=0.5, silent=0.5)
+    if emphasis == "crowds":
+        serves = service.Habits(late=30.0, declines=0.5, silent=0.2)
     if emphasis == "orders":
         kinds = ["order"]
     if emphasis == "keys":
@@ -110,9 +118,12 @@ def draw_circumstances(world: World, emphasis: Emphasis) -> Circumstances:
         hops=hops,
         network=network.Habits(slowest=slowest, refused=one(0.0, 0.2), cut=one(0.0, 0.1, 0.3)),
         disk=sick,
-        things=_draw_things(world, kinds, 3 if emphasis in FOCUSED else 6),
-        together=60.0 if emphasis == "crowds" else one(5.0, 600.0),
+        things=_draw_things(world, kinds, {"crowds": 1, "repeats": 3}.get(emphasis, 6)),
+        together=30.0 if emphasis == "crowds" else one(5.0, 600.0),
+        kills=0.1 if emphasis == "crowds" else 0.5,
         stops=0.7 if emphasis == "crowds" else 0.1,
+        reconcilers=2 if emphasis == "crowds" else 0,
+        pauses=(60.0, 90.0) if emphasis == "crowds" else (0.0, 1.0, 90.0),
         receives=receives,
         shakes=emphasis == "machine",
     )

@@ -137,13 +137,17 @@ class Simulation:
         world, drawn = self._world, self._drawn
         shop = Shop(self._record, self._machine.process(name), self._folder, drawn.profile, drawn.disk)
         self._shops.append(shop)
+        shop.pause = world.choose(drawn.pauses, f"pause of {name}")
         world.note(f"{name} begins")
-        if world.happens(f"{name} is killed", 0.5):
+        if world.happens(f"{name} is killed", drawn.kills):
             seconds = world.choose([0.1, 2.0, 20.0], f"kill of {name}")
             world.after(world.between(0, seconds, f"kill of {name}"), partial(self._kill, shop.process))
-        if world.happens(f"{name} stops for a while", drawn.stops):
-            seconds = world.choose([1.0, 50.0, 400.0], f"stop of {name}")
-            world.after(world.between(0, 10, f"stop of {name}"), partial(self._stop, shop.process, seconds))
+        if world.happens(f"{name} stops for a while", drawn.stops if name.startswith("shop") else 0.1):
+            seconds = world.choose([1.0, 50.0, 400.0, 400.0], f"stop of {name}")
+            latest = world.choose([0.03, 0.03, 40.0], f"latest stop of {name}")
+            world.after(
+                world.between(0, latest, f"begin of a stop of {name}"), partial(self._stop, shop.process, seconds)
+            )
         shop.work = shop.process.start(work(shop))
 
     def _kill(self, process: Process) -> None:
@@ -163,7 +167,7 @@ class Simulation:
         for nth in range(1 + int(world.draw("shops") * 4)):
             things = [each for each in self._drawn.things if world.happens(f"shop {nth} makes {each}", 0.6)]
             works.append((f"shop {nth}", partial(Shop.trade, things=things)))
-        for nth in range(int(world.draw("reconcilers") * 3)):
+        for nth in range(max(int(world.draw("reconcilers") * 3), self._drawn.reconcilers)):
             rounds = 1 + int(world.draw(f"rounds of reconciler {nth}") * 20)
             pause = world.choose([1.0, 30.0], f"pause of reconciler {nth}")
             works.append((f"reconciler {nth}", partial(Shop.reconcile, rounds=rounds, pause=pause)))

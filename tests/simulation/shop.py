@@ -35,7 +35,7 @@ CREDENTIALS: Final = Credentials(
 OPEN: Final[frozenset[str]] = frozenset({"new", "sending", "unknown", "accepted"})
 GRACE: Final = 10.0
 """Seconds by which a call may end after its time limit, to store what it knows."""
-ATTEMPTS: Final = 3
+ATTEMPTS: Final = 5
 """Times that a shop calls for one thing at most."""
 GENUINE: Final = ("dead", "parked", "held")
 """States of events that a person looks at."""
@@ -111,7 +111,7 @@ class Shop:
         self._world, self._name = process.world, process.name
         self._called = record.called.setdefault(self._name, set())
         self._repeats = self._world.draw(f"whether {self._name} repeats") < 0.5
-        self.pause = self._world.choose([0.0, 1.0, 90.0], f"pause of {self._name}")
+        self.pause = 0.0
 
     # What callers do
 

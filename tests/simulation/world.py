@@ -24,6 +24,8 @@ EPOCH: Final = 1_800_000_000.0
 """The wall clock's time, in seconds since 1970, when a world begins."""
 LONGEST: Final = 30 * 86400.0
 """Seconds of a world after which it is stuck."""
+STEPS: Final = 1_000_000
+"""Steps of a world after which it is stuck. Most worlds end within 10,000."""
 DEEPEST: Final = 100
 """How many `finally` blocks a task may wait in, one after the other."""
 EARLIEST: Final = 1e-6
@@ -93,8 +95,8 @@ class World:
         return int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) / 2**64
 
     def between(self, least: float, most: float, what: str) -> float:
-        """Draw a number of seconds."""
-        return least + (most - least) * self.draw(what) if self._varies else least
+        """Draw a number of seconds, or return the middle if delays do not vary."""
+        return least + (most - least) * (self.draw(what) if self._varies else 0.5)
 
     def choose(self, choices: Sequence[T], what: str) -> T:
         """Draw one of several values."""
@@ -134,6 +136,8 @@ class World:
             ready = [each for each in self.processes if each.loop.ready and not each.stopped]
             if ready:
                 self.steps += 1
+                if self.steps > STEPS:
+                    raise Stuck(f"after {STEPS} steps")
                 (self._order.choice(ready) if self._turns else ready[0]).step()
                 continue
             while self._events and self._events[0][-1].cancelled:
