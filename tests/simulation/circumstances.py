@@ -69,25 +69,12 @@ class Circumstances:
 
 
 def draw_circumstances(world: World, emphasis: Emphasis) -> Circumstances:
-    """Draw what a life is like. The service keeps its promise: after the quarantine, all is carried out and known."""
+    """Draw what a life is like."""
 
     def one(*choices: Any) -> Any:
         return world.choose(choices, "circumstances")
 
-    serves = service.Habits(
-        late=one(0.0, 1.0, QUARANTINE / 2),
-        stale=one(0.0, 2.0, QUARANTINE / 3),
-        declines=one(0.0, 0.3),
-        silent=one(0.0, 0.2, 0.6),
-        broken=one(0.0, 0.2),
-        busy=one(0.0, 0.0, 0.2),
-        processing=one(0.0, 0.0, QUARANTINE / 2),
-    )
-    hops, profile, kinds = exchange.Habits(), SAYS, ["refund"]
-    if emphasis == "repeats":
-        serves = service.Habits(stale=QUARANTINE / 2, declines=0.5, silent=0.5)
-    if emphasis == "crowds":
-        serves = service.Habits(late=30.0, declines=0.5, silent=0.2)
+    serves, hops, profile, kinds = _draw_service(world, emphasis), exchange.Habits(), SAYS, ["refund"]
     if emphasis == "orders":
         kinds = ["order"]
     if emphasis == "keys":
@@ -126,6 +113,27 @@ def draw_circumstances(world: World, emphasis: Emphasis) -> Circumstances:
         pauses=(60.0, 90.0) if emphasis == "crowds" else (0.0, 1.0, 90.0),
         receives=receives,
         shakes=emphasis == "machine",
+    )
+
+
+def _draw_service(world: World, emphasis: Emphasis) -> service.Habits:
+    """Draw how the service behaves. It keeps its promise: after the quarantine, all is carried out and known."""
+    if emphasis == "repeats":
+        return service.Habits(stale=QUARANTINE / 2, declines=0.5, silent=0.5)
+    if emphasis == "crowds":
+        return service.Habits(late=30.0, declines=0.5, silent=0.2)
+
+    def one(*choices: float) -> float:
+        return world.choose(choices, "habits of the service")
+
+    return service.Habits(
+        late=one(0.0, 1.0, QUARANTINE / 2),
+        stale=one(0.0, 2.0, QUARANTINE / 3),
+        declines=one(0.0, 0.3),
+        silent=one(0.0, 0.2, 0.6),
+        broken=one(0.0, 0.2),
+        busy=one(0.0, 0.0, 0.2),
+        processing=one(0.0, 0.0, QUARANTINE / 2),
     )
 
 

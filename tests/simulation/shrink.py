@@ -16,7 +16,7 @@ from tests.simulation.life import Life, live
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - folders within it are private
 MEMORY: Final = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
 """Where the folders of lives are: in memory, if the machine has such a place, because lives commit often."""
-MOST: Final = 150
+MOST: Final = 80
 """Lives that are tried at most."""
 SHOWN: Final = 40
 """Lines of what happens that a script shows at most."""

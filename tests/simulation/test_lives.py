@@ -35,10 +35,10 @@ for seed in range(int(sys.argv[1]), int(sys.argv[2])):
 """
 FENCED: Final = "WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id;"
 MUTATIONS: Final = {
-    "a query in time": ("evidence/claims.py", "    if sends > 1:\n        return final\n", "", "repeats", 141),
-    "the quarantine": ("evidence/claims.py", "return inf if used_before else final", "return 0.0", "", 13),
-    "the age of a response": ("evidence/age.py", "return max(float(stated), by_date, 0.0)", "return 0.0", "caches", 2),
-    "the fence": ("journal/sql/journal.sql", FENCED, "WHERE id = :id RETURNING id;", "crowds", 330),
+    "a query in time": ("evidence/claims.py", "    if sends > 1:\n        return final\n", "", "repeats", 33),
+    "the quarantine": ("evidence/claims.py", "return inf if used_before else final", "return 0.0", "", 3),
+    "the age of a response": ("evidence/age.py", "return max(float(stated), by_date, 0.0)", "return 0.0", "caches", 8),
+    "the fence": ("journal/sql/journal.sql", FENCED, "WHERE id = :id RETURNING id;", "crowds", 170),
     "the record before the send": (
         "journal/middleware.py",
         "return send(call) if call.read else self._record(call, send, merchant, service, notify)",
@@ -51,17 +51,17 @@ MUTATIONS: Final = {
         'return build_key(f"{kind}:", names), False, digest',
         'return build_key(f"{kind}:", [*names, __import__("secrets").token_hex(8)]), False, digest',
         "events",
-        42,
+        16,
     ),
     "numbers and merchants": (
         "evidence/comparison.py",
         "if counts and not same and (found",
         "if False and (found",
         "merchants",
-        27,
+        26,
     ),
 }
-"""By the rule that is taken out: the module, the lines, what takes their place, the emphasis, and a seed to try first."""
+"""By the rule that is taken out: the module, the lines, what takes their place, the emphasis, and a first seed."""
 SOON: Final = 25
 """Lives that are tried together."""
 
@@ -116,7 +116,7 @@ def test_seed_gives_the_same_life(emphasis: Emphasis) -> None:
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_broken_condition_is_reported(condition: str, memory: Path) -> None:
     """If a documented condition is broken, payasync says so, and nothing is made twice."""
-    for seed in range(3):
+    for seed in range(2):
         (memory / str(seed)).mkdir()
         said, twice = live_without(condition, seed, memory / str(seed))
 
@@ -141,7 +141,7 @@ def test_lives_need_a_rule(rule: str, memory: Path) -> None:
             seed
             for some in seeds
             for seed, life in zip(some, lived_again(memory, some.start, some.stop, emphasis).splitlines(), strict=True)
-            if "TWICE" in life or "HANDLED" in life
+            if "violations=[]" not in life
         ),
         None,
     )
