@@ -5,13 +5,16 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from itertools import count, islice
-from typing import Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 from rich.console import Console
 
 from tests.simulation.circumstances import Emphasis
 from tests.simulation.life import Life
 from tests.simulation.shrink import relive, shrink, write_script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TOGETHER: Final = 200
 """Lives after which the time is looked at."""
@@ -31,7 +34,7 @@ def lived(first: int, lives: int, seconds: float, console: Console) -> list[str]
     """
     end, flaws, totals = time.monotonic() + seconds, list[str](), Counter[str]()
     emphases: tuple[Emphasis, ...] = get_args(Emphasis)
-    left = islice(((seed, each) for seed in count(first) for each in emphases), lives)
+    left: Iterator[tuple[int, Emphasis]] = islice(((seed, each) for seed in count(first) for each in emphases), lives)
     logging.disable()
     with ProcessPoolExecutor(initializer=logging.disable) as pool:
         while time.monotonic() < end and (some := list(islice(left, TOGETHER))):

@@ -58,7 +58,8 @@ async def test_keys_are_stored_in_each_encoding(postgres_database: str, clock: C
     name, facts = f"{conninfo_to_dict(postgres_database)['dbname']}_ascii", {"fact": "payment:\u8ba2\u5355:paid"}
     event = received('payment:["\u8ba2\u5355"]', verified=True, **facts)
     with psycopg.connect(postgres_database, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING SQL_ASCII LC_COLLATE 'C' LC_CTYPE 'C'")
+        made: Any = f"CREATE DATABASE {name} TEMPLATE template0 ENCODING SQL_ASCII LC_COLLATE 'C' LC_CTYPE 'C'"
+        connection.execute(made)
     try:
         async with several(make_conninfo(postgres_database, dbname=name), clock) as (inbox, *_):
             added = [await inbox.add(event) for _ in range(2)]
@@ -68,7 +69,8 @@ async def test_keys_are_stored_in_each_encoding(postgres_database: str, clock: C
             forgotten = await inbox.forget(clock.now)
     finally:
         with psycopg.connect(postgres_database, autocommit=True) as connection:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            dropped: Any = f"DROP DATABASE {name} WITH (FORCE)"
+            connection.execute(dropped)
 
     assert ([Added.NEW, Added.AGAIN], 1) == (added, forgotten)
 

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from attrs import define, field
 
+from payasync import PayasyncError
 from tests.simulation import disk, exchange, network
 from tests.simulation.circumstances import QUARANTINE, Emphasis, draw_circumstances
 from tests.simulation.invariants import find_violations, is_done
@@ -91,7 +92,7 @@ class Simulation:
                 opened += 1
                 world.after(world.between(0, self._drawn.together, f"begin of {name}"), partial(self._open, name, work))
         shakes = self._draw_shakes() if self._drawn.shakes else []
-        world.run(lambda: len(self._shops) == opened and all(each.process.killed or each.ended for each in self._shops))
+        world.run(lambda: len(self._shops) == opened and all(each.is_over for each in self._shops))
         for shop in self._shops:
             shop.process.kill()
         for shake in shakes:
@@ -119,6 +120,9 @@ class Simulation:
         world, ledger = self._world, self._service.ledger
         cut_off = [each.process.name for each in self._shops if not each.ended]
         handled = self._last.read_handled()
+        works = [each.work for each in self._shops if each.work is not None and each.work.done()]
+        errors = [error for each in works if not each.cancelled() and (error := each.exception())]
+        self._record.faults += [f"ERROR: {each!r}" for each in errors if not isinstance(each, PayasyncError)]
         return Life(
             seed,
             violations=[*find_violations(ledger, self._record, dict(self._last.ends), cut_off, handled)],

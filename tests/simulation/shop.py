@@ -113,6 +113,11 @@ class Shop:
         self._repeats = self._world.draw(f"whether {self._name} repeats") < 0.5
         self.pause = 0.0
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it does nothing more: it has ended, was killed, or its files could not be opened or closed."""
+        return self.process.killed or (self.work is not None and self.work.done())
+
     # What callers do
 
     async def trade(self, things: Sequence[str]) -> None:
