@@ -1,7 +1,7 @@
 """Formats of dates, and the dates that texts in them mean. Each Python that payasync supports gets the same result."""
 
 import re
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Final
 
 from payasync.strict_json import encodable
@@ -38,5 +38,5 @@ def read_date(text: str, form: str) -> datetime | None:
         found = datetime.strptime(text, form)  # noqa: DTZ007 - the format says whether it has a zone
     except (ValueError, re.error):  # `re.error`: a directive stands twice
         return None
-    # `strptime` reads the name of a zone, and drops it.
-    return found if "%Z" in form or found.strftime(form) == text else None
+    # `strptime` drops the name of a zone: only that of UTC means the same on each machine.
+    return found if text in {found.strftime(form), found.replace(tzinfo=UTC).strftime(form)} else None

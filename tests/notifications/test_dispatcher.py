@@ -116,6 +116,21 @@ async def test_slow_handlers_leave_events_to_other_processes(tmp_path: Path, mon
         assert (20, True) == (len(leased), max(leased) <= 4)
 
 
+async def test_old_events_are_forgotten_after_the_due_ones(tmp_path: Path) -> None:
+    """While events are due, no old ones are deleted: after a long pause, there may be many of both."""
+    async with opened(tmp_path, concurrency=2) as shop:
+        deletions = list[int]()
+
+        @shop.receiver.on("payment")
+        async def count(_: Notification) -> None:
+            deletions.append(shop.inbox.calls["forget"])
+
+        await fill(shop.inbox, 20)
+        await shop.receiver.settle()
+
+        assert (20, 0, 1) == (len(deletions), deletions[0], shop.inbox.calls["forget"])
+
+
 class Suspended:
     """A machine that a test suspends: its clock that counts a suspension jumps."""
 

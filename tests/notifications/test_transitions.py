@@ -94,6 +94,14 @@ def test_pending_state_is_not_asked_about_for_days() -> None:
     ]
 
 
+def test_state_of_a_payment_may_have_the_name_of_an_order() -> None:
+    """A payment and its order share names of states, and a profile may list one of them only."""
+    profile = evolve(PROFILE, states=evolve(PROFILE.states, payment={"pending": ("SBX_PENDING",)}))
+    paid = response({"status": "SBX_PAID", "paymentId": "P1"}, PaymentResponse, profile=profile)
+
+    assert isinstance(transitions.judge_response(QueryPayment(identifier="P1"), "payment", paid, profile, 0), Confirmed)
+
+
 def test_final_state_confirms() -> None:
     """A state is final if it has a name of ours, or if the profile says which states are not final.
 

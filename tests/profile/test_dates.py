@@ -1,6 +1,6 @@
 """Formats of dates: each Python accepts, writes and reads the same."""
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Final
 
 import pytest
@@ -45,6 +45,14 @@ def test_a_day_without_a_year(text: str, form: str, expected: date | None) -> No
     found = read_date(text, form)
 
     assert expected == (found and found.date())
+
+
+def test_zone() -> None:
+    """A time zone is read as an offset, or as the name of UTC, which all machines know."""
+    offset = read_date("2026-01-05 +0800", "%Y-%m-%d %z")
+
+    assert timedelta(hours=8) == (offset and offset.utcoffset())
+    assert datetime(2026, 1, 5) == read_date("2026-01-05 UTC", "%Y-%m-%d %Z")  # noqa: DTZ001 - `strptime` drops the name
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The locks in `locks/`, from which the sessions of nox install."""
+"""The files in `locks/`, from which nox installs."""
 
 import re
 import tomllib

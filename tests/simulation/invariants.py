@@ -8,6 +8,11 @@ from typing import Final
 from tests.simulation.service import LIVE, Ledger
 from tests.simulation.shop import OPEN, Handled, Record, Told
 
+VIOLATIONS: Final = (
+    *("TWICE", "LOST", "UNTRUE", "HIDDEN", "HANDLED", "BELIEVED"),
+    *("OPEN", "LATE", "LEAK", "ERROR", "STUCK"),
+)
+"""How a violation begins, the worst first. The first six are about money."""
 NOT_MADE: Final = {"failed", "NotSentError", "NotSentTimeoutError", "ServiceError", "RateLimitedError"}
 """What a caller is told of a call that made nothing."""
 MADE: Final = {"succeeded", "pending", "paid", "processing"}

@@ -74,7 +74,7 @@ class Record:
     Attributes:
         told: What callers were told.
         manual: The states of what the journal listed for a person.
-        called: What was called for, by the names of processes that have not ended by themselves.
+        called: What each process called for, by the names of the processes.
         faults: What may never happen in a process, such as a task that it leaves behind.
     """
 

@@ -1,4 +1,4 @@
-"""Reduces a life in which something went wrong to the least that still goes wrong, as a script to read and to run.
+"""Reduces a life that breaks a rule to the events that are needed for it, as a script to read and to run.
 
 `python -m tests.simulation.shrink SEED EMPHASIS` prints that script.
 """
@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from tests.simulation.circumstances import Emphasis
+from tests.simulation.invariants import VIOLATIONS
 from tests.simulation.life import Life, live
 
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - folders within it are private
@@ -49,16 +50,20 @@ def relive(seed: int, emphasis: Emphasis, only: Iterable[str] | None = None) -> 
 
 
 def shrink(seed: int, emphasis: Emphasis) -> Life:
-    """Return the life of a seed without all that may be left out while it still goes wrong in the same way."""
+    """Return the life of a seed without all that may be left out while the worst that happens in it still does."""
     first = relive(seed, emphasis)
-    kinds = sorted(each.partition(":")[0] for each in first.violations)
+    worst = next((each for each in VIOLATIONS if has(first, each)), None)
 
     def goes_wrong(only: list[str]) -> Life | None:
         life = relive(seed, emphasis, only)
-        # `TWICE` is the worst of them, and the last in the alphabet but for a false refusal.
-        return life if any(each.startswith(kinds[-1]) for each in life.violations) else None
+        return life if worst and has(life, worst) else None
 
-    return _reduce(first, goes_wrong) if kinds else first
+    return _reduce(first, goes_wrong) if worst else first
+
+
+def has(life: Life, violation: str) -> bool:
+    """Return whether a violation happens in a life."""
+    return any(each.startswith(f"{violation}:") for each in life.violations)
 
 
 def _reduce(life: Life, goes_wrong: Callable[[list[str]], Life | None]) -> Life:
@@ -79,13 +84,17 @@ def _reduce(life: Life, goes_wrong: Callable[[list[str]], Life | None]) -> Life:
     return life
 
 
+def _rank(violation: str) -> int:
+    return VIOLATIONS.index(violation.partition(":")[0])
+
+
 def write_script(life: Life, emphasis: Emphasis) -> str:
     """Return a script of at most a page that shows and repeats a life."""
     notes = [f"{at:11.3f}  {text}" for at, text in life.notes]
     if len(notes) > SHOWN:
         notes = [*notes[: SHOWN // 2], "        ...", *notes[-SHOWN // 2 :]]
     values: dict[str, Any] = {
-        "violation": life.violations[0] if life.violations else "Nothing goes wrong in this life.",
+        "violation": min(life.violations, key=_rank, default="Nothing goes wrong in this life."),
         "notes": "\n".join(notes),
         "happens": "\n".join(f"    {each!r}," for each in life.happened),
     }
