@@ -35,7 +35,7 @@ for seed in range(int(sys.argv[1]), int(sys.argv[2])):
 """
 FENCED: Final = "WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id;"
 MUTATIONS: Final = {
-    "a query in time": ("evidence/claims.py", "    if sends > 1:\n        return final\n", "", "repeats", 33),
+    "a query in time": ("evidence/claims.py", "    if sends > 1:\n        return final\n", "", "repeats", 205),
     "the quarantine": ("evidence/claims.py", "return inf if used_before else final", "return 0.0", "", 3),
     "the age of a response": ("evidence/age.py", "return max(float(stated), by_date, 0.0)", "return 0.0", "caches", 8),
     "the fence": ("journal/sql/journal.sql", FENCED, "WHERE id = :id RETURNING id;", "crowds", 170),
