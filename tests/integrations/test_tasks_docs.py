@@ -203,14 +203,14 @@ async def test_delivered_twice_is_sent_once(
 ) -> None:
     """If the queue delivers a task twice, its write is sent once, and the worker goes on to the next task.
 
-    The worker logs the reason of a declined refund.
+    The worker logs the reason of a declined refund. taskiq runs both tasks at once: one of them may still see it sent.
     """
     begin(shop, engine, redis_server)
     command, _ = engine.commands
     worker = await shop.start(command, *engine.worker)
     await shop.run(*REFUND, "I1")
-    await worker.says(said.format(2))
-    await worker.says(said.format(1), times=2)
+    await worker.says(said.format(2), said.format(1))
+    await worker.says(f"{said.format(1)}|intent 1 may", times=2)
 
     assert ([200, 200], [("R-I1", state), ("R-I2", state)]) == (shop.answers(), await shop.states())
 

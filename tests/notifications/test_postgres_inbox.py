@@ -209,6 +209,7 @@ VALUES: Final[dict[str, Any]] = {
     "state": "pending",
     "name": "h",
     "fact": "payment:paid:7",
+    "facts": '["payment:paid:7"]',
     "others": '["key 8"]',
     "reason": "",
     "kind": "payment",
