@@ -4,7 +4,7 @@ import json
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from functools import partial
 from operator import attrgetter
@@ -172,6 +172,8 @@ class Inbox(ABC):
 
     _mark_handled: Sequence[str]
     """The statements that record that a handler has handled an event, and has got its fact."""
+    _compared_at = datetime.min.replace(tzinfo=UTC)
+    """When a claim last compared the clock with what is stored."""
 
     @abstractmethod
     async def _run(self, work: Callable[[datetime], Statements[T]], *keys: str | None) -> T:
@@ -192,7 +194,16 @@ class Inbox(ABC):
         Each lease counts as an attempt, also if an earlier lease has expired. If the clock was set back, each waiting
         event waits for its full time again, from now.
         """
-        return await self._run(partial(_claim, limit, timedelta(seconds=lease)))
+        return await self._run(partial(self._claim, limit, timedelta(seconds=lease)))
+
+    def _claim(self, limit: int, lease: timedelta, now: datetime) -> Statements[list[Claim]]:
+        if not 0 <= (now - self._compared_at).total_seconds() <= MAX_AHEAD:  # else no clock was set back by more
+            yield SQL["begin_anew"], {"ahead": now + timedelta(seconds=MAX_AHEAD)}
+            self._compared_at = now
+        ids = [row["id"] for row in (yield SQL["due"], {"limit": limit})]
+        if not ids:
+            return []
+        return (yield from _claims(ids, (yield SQL["lease"], {"ids": json.dumps(ids), "until": now + lease})))
 
     async def extend(self, claim: Claim, lease: float) -> bool:
         """Extend a lease to `lease` seconds from now; return `False` if it is lost."""
@@ -378,14 +389,6 @@ def _add(received: Mapping[str, Any], now: datetime) -> Statements[Added]:
     return Added.CONFLICT
 
 
-def _claim(limit: int, lease: timedelta, now: datetime) -> Statements[list[Claim]]:
-    yield SQL["begin_anew"], {"ahead": now + timedelta(seconds=MAX_AHEAD)}
-    ids = [row["id"] for row in (yield SQL["due"], {"limit": limit})]
-    if not ids:
-        return []
-    return (yield from _claims(ids, (yield SQL["lease"], {"ids": json.dumps(ids), "until": now + lease})))
-
-
 def _claims(ids: list[int], rows: Sequence[dict[str, Any]] = ()) -> Statements[list[Claim]]:
     """Return the leases on leased events, with what others of their keys and facts say; `rows` say if there are any."""
     handled, known = defaultdict[str, set[str]](set), defaultdict[int, dict[str | None, bool]](dict)
@@ -420,11 +423,8 @@ def _next_due(now: datetime) -> Statements[float | None]:
 
 
 def _backlog(now: datetime) -> Statements[Backlog]:
-    counts: dict[str, int] = {}
-    for state in STATES:
-        if state not in ENDS - REPLAYABLE:
-            ((counts[state],),) = [row.values() for row in (yield SQL["count"], {"state": state})]
-    ((counts["another_merchant"],),) = [row.values() for row in (yield SQL["count_another_merchant"], {})]
+    counts = {each: 0 for each in (*STATES, "another_merchant") if each not in ENDS - REPLAYABLE}
+    counts |= {row["state"]: row["count"] for row in (yield SQL["counts"], {})}
     oldest = [_event(row).received_at for row in (yield SQL["oldest"], {})]
     wait = yield from _next_due(now)
     return Backlog(

@@ -239,8 +239,8 @@ def test_inbox_is_upgraded(tmp_path: Path, postgres_dsn: str) -> None:
     alone = run("journal", "upgrade", "--inbox", url(postgres_dsn)).stdout.splitlines()
 
     assert ["The journal", "The inbox"] == [" ".join(each.split()[:2]) for each in both]
-    assert both[1].endswith("is migrated from version 2 to 3.")
-    assert (1, True) == (len(alone), "schema public is new and empty: version 3." in alone[0])
+    assert both[1].endswith("is migrated from version 3 to 4.")
+    assert (1, True) == (len(alone), "schema public is new and empty: version 4." in alone[0])
 
 
 def test_upgrade_makes_tables_in_a_named_schema(postgres_dsn: str) -> None:

@@ -23,9 +23,10 @@ WHERE NOT :only OR NOT (
 RETURNING id;
 
 -- name: begin_anew
--- After the clock was set back, waiting and leased events wait for their full time again, from now.
+-- After the clock was set back, waiting and leased events wait for their full time again, from now. None is due before
+-- it was stored, so that `due` can be looked up for `since`.
 UPDATE payasync_events SET due = :now + (due - since), since = :now WHERE id IN (
-    SELECT id FROM payasync_events WHERE due IS NOT NULL AND since > :ahead /* FOR UPDATE SKIP LOCKED */)
+    SELECT id FROM payasync_events WHERE due > :ahead AND since > :ahead /* FOR UPDATE SKIP LOCKED */)
 RETURNING id;
 
 -- name: due
@@ -165,22 +166,32 @@ RETURNING id;
 -- name: next_due
 SELECT min(due) AS due FROM payasync_events WHERE due IS NOT NULL;
 
--- name: count
-SELECT count(*) AS count FROM payasync_events
-WHERE state = :state AND (state <> 'held' OR substr(key, 1, 9) <> 'merchant:');
-
--- name: count_another_merchant
--- As `InboxEvent.of_another`: any merchant of the service can cause these events, and nobody need act on them.
-SELECT count(*) AS count FROM payasync_events WHERE state = 'held' AND substr(key, 1, 9) = 'merchant:';
+-- name: counts
+-- Held events of other merchants have a name of their own, as in `InboxEvent.of_another`: nobody need act on them.
+SELECT state, count(*) AS count FROM payasync_events WHERE due IS NOT NULL GROUP BY state
+UNION ALL SELECT
+    CASE WHEN state = 'held' AND substr(key, 1, 9) = 'merchant:' THEN 'another_merchant' ELSE state END, count(*)
+FROM payasync_events WHERE due IS NULL AND state <> 'done' AND state IN ('dead', 'parked', 'held') GROUP BY 1;
 
 -- name: oldest
-SELECT * FROM payasync_events WHERE state IN ('pending', 'leased') ORDER BY received_at LIMIT 1;
+SELECT * FROM payasync_events WHERE due IS NOT NULL ORDER BY received_at LIMIT 1;
 
 -- name: events
 SELECT * FROM payasync_events WHERE id > :after ORDER BY id LIMIT :limit;
 
 -- name: events_of_state
-SELECT * FROM payasync_events WHERE state = :state AND id > :after ORDER BY id LIMIT :limit;
+-- Of those that ended, an index has all that are not done. SQLite would look for those that wait among all events.
+SELECT * FROM payasync_events WHERE id IN (
+    SELECT id FROM (
+        SELECT id FROM payasync_events /* INDEXED BY payasync_events_due */
+        WHERE due IS NOT NULL AND state = :state AND id > :after ORDER BY id LIMIT :limit) AS waiting
+    UNION ALL SELECT id FROM (
+        SELECT id FROM payasync_events WHERE due IS NULL AND state <> 'done' AND state = :state AND id > :after
+        ORDER BY id LIMIT :limit) AS ended
+    UNION ALL SELECT id FROM (
+        SELECT id FROM payasync_events WHERE :state = 'done' AND state = 'done' AND id > :after
+        ORDER BY id LIMIT :limit) AS done)
+ORDER BY id;
 
 -- name: forget
 -- A done event stays while another of its key can be replayed, so that a replay of all still leaves that one.
