@@ -5,13 +5,12 @@ from datetime import date
 from typing import Any, Final, TypeVar
 
 import orjson
-from attrs import evolve, field, frozen, mutable
+from attrs import evolve, field, mutable
 from multidict import CIMultiDict
 
 from payasync.clocks import Pace
 from payasync.credentials import Credentials
 from payasync.endpoints import Operation
-from payasync.middleware.observe import Event
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, Endpoint, Parameter, States
 from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
@@ -180,18 +179,3 @@ class Hours:
     def _jitter(self, bound: float) -> float:
         self.bounds.append(bound)
         return self.share * bound
-
-
-@frozen
-class Heard:
-    """An `on_event` that records its events."""
-
-    events: list[Event] = field(factory=list)
-
-    def tell(self, event: Event) -> None:
-        """Record an event."""
-        self.events.append(event)
-
-    def of(self, *kinds: type[Event]) -> list[Event]:
-        """Return the recorded events of these kinds."""
-        return [event for event in self.events if isinstance(event, kinds)]

@@ -1,5 +1,6 @@
 """Sessions with a recorder, and the calls that several test modules make with them."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
@@ -48,6 +49,13 @@ async def create(pay: Session, amount: int = 1) -> PaymentResponse:
 async def query(pay: Session) -> Response:
     """Make a read."""
     return await pay.orders.query("T1")
+
+
+async def begin(call: Awaitable[R], service: Recorder) -> "asyncio.Future[R]":
+    """Begin a call, and return it once the service has read its request."""
+    begun = asyncio.ensure_future(call)
+    await asyncio.to_thread(service.wait_for_request)
+    return begun
 
 
 async def call_once(ask: Callable[[Session], Awaitable[R]], *script: Answer, **settings: Any) -> R:

@@ -78,19 +78,6 @@ async def test_a_layer_that_hangs() -> None:
         assert "out of time" == caught.value.reason
 
 
-async def test_what_a_layer_waits_for_ends_first() -> None:
-    """A layer has a little more time than the transport, whose error about the deadline is more exact."""
-
-    async def patient(call: Call, send: Send) -> Reply:
-        return await send(call)
-
-    async def silent(call: Call) -> Reply:
-        return await await_in_time(call, asyncio.Event().wait(), "the service")  # type: ignore[arg-type] # it never ends
-
-    with pytest.raises(NotSentTimeoutError, match="the service took longer"):
-        await guard(patient)(on_time(), silent)
-
-
 async def test_a_time_out_of_its_own_is_not_the_calls() -> None:
     """A `TimeoutError` that a layer raises itself passes unchanged."""
 
@@ -101,14 +88,3 @@ async def test_a_time_out_of_its_own_is_not_the_calls() -> None:
         await await_in_time(bare_call(CREATE_PAYMENT), hasty(), "it")
 
     assert TimeoutError is type(caught.value)
-
-
-async def test_a_caller_who_cancels_is_not_late() -> None:
-    """A cancelled caller gets its cancellation, not a timeout."""
-    work = asyncio.create_task(await_in_time(bare_call(CREATE_PAYMENT), asyncio.Event().wait(), "it"))
-    await asyncio.sleep(0)
-    work.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await work
-
-    assert work.cancelled()

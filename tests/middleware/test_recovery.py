@@ -10,7 +10,7 @@ from attrs import evolve
 from payasync import OrderResponse, Profile, RefundResponse, RetryPolicy, errors
 from payasync.middleware.recovery import query_about
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
-from payasync.profile.schema import Accept, AnswerShape, Endpoint
+from payasync.profile.schema import AnswerShape
 from tests.building import PROFILE, call_for, codec
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
@@ -18,35 +18,10 @@ from tests.sessions import ONE_TRY, connect, ended
 from tests.wire.ten import CREDENTIALS
 
 
-def test_where_the_profile_does_not_say_how_to_ask() -> None:
-    """If the profile does not map the query, or requires more for it, a write has no query."""
-    for profile in [
-        evolve(PROFILE, refund_status=None),
-        evolve(PROFILE, accept=Accept(required={"refunds.status": ("refund_desc",)})),
-    ]:
-        assert query_about(codec(profile), call_for("refunds.create", profile)) is None
-
-
 def test_what_nothing_names_is_not_asked_about() -> None:
     """A write without the merchant's own number has no query."""
     for operation in ["payments.create", "subscriptions.cancel"]:
         assert query_about(codec(PROFILE), call_for(operation, PROFILE)) is None
-
-
-def test_query_wants_a_number_that_is_not_compared() -> None:
-    """The query about a refund names its order if the service wants that, even if no response is compared with it."""
-    for renamed in [{}, {"out_trade_no": "order_no"}, {"merchant_id": "mch_id"}]:
-        profile = evolve(
-            PROFILE,
-            fields={**PROFILE.fields, **renamed},
-            answer=evolve(PROFILE.answer, out_trade_no=""),
-            endpoints={"refunds.status": Endpoint(with_=("out_trade_no",), number="merchant")},
-        )
-        refund, name = call_for("refunds.create", profile), renamed.get("out_trade_no", "outTradeNo")
-        query = query_about(codec(profile), refund)
-
-        assert query is not None
-        assert refund.fields[name] == query.fields[name]
 
 
 def unknown(operation: str | None, reference: str | None) -> errors.OutcomeUnknownError:
@@ -69,18 +44,30 @@ DONE: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')
 NONE: Final = answer(200, b'{"code":"SBX_NOT_FOUND"}')
 
 
-async def test_lost_write_without_a_query_is_unknown() -> None:
-    """If a lost write has no query, the call raises `OutcomeUnknownError`, and nothing more is sent."""
-    for profile in [
-        evolve(SANDBOX, refund_status=None),
-        evolve(SANDBOX, accept=evolve(SANDBOX.accept, required={"refunds.status": ("refund_desc",)})),
-    ]:
-        with Recorder([RESET], otherwise=DONE) as service:
+REQUIRED: Final = evolve(SANDBOX, accept=evolve(SANDBOX.accept, required={"refunds.status": ("refund_desc",)}))
+OPEN: Final = evolve(SANDBOX, refund_status=None)
+USED: Final = answer(200, b'{"code":"SBX_DUPLICATE"}')
+LOOK_AT_IT: Final = "it may have been done: look at R1 at the service, and do not repeat it"
+
+
+async def test_write_without_a_query() -> None:
+    """If a write has no query, it is unknown when it is lost, and nothing more is sent.
+
+    While `status.refund` is open, an error about a refund tells the caller to look at the service.
+    """
+    cases: list[tuple[Profile, Answer, type[errors.PayasyncError], str]] = [
+        (REQUIRED, RESET, errors.OutcomeUnknownError, "it may have been done: "),
+        (OPEN, RESET, errors.OutcomeUnknownError, LOOK_AT_IT),
+        (OPEN, USED, errors.DuplicateError, "; look at R1 at the service"),
+    ]
+    for profile, response, kind, words in cases:
+        with Recorder([response], otherwise=DONE) as service:
             async with pay_with(service, profile=profile, retry=RetryPolicy(attempts=3)) as pay:
-                with pytest.raises(errors.OutcomeUnknownError) as caught:
+                with pytest.raises(kind, match=words) as caught:
                     await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
 
         assert ("refunds.create", "R1") == (caught.value.operation, caught.value.reference)
+        assert (profile is REQUIRED) == ("ask for its state" in str(caught.value))
         assert 1 == len(service.requests)
 
 
@@ -235,23 +222,3 @@ async def test_advice_where_nothing_can_be_asked() -> None:
             "ask for its state" in told,
         )
         assert hinted == (NUMBER_HINT in told)
-
-
-LOST_REFUND: Final = (
-    RESET,
-    errors.OutcomeUnknownError,
-    "it may have been done: look at R1 at the service, and do not repeat it",
-)
-USED: Final = (answer(200, b'{"code":"SBX_DUPLICATE"}'), errors.DuplicateError, "; look at R1 at the service")
-
-
-async def test_advice_about_a_refund_that_cannot_be_asked_about() -> None:
-    """While `status.refund` is open, an error about a refund tells the caller to look at the service."""
-    for response, kind, words in [LOST_REFUND, USED]:
-        with Recorder(otherwise=response) as service:
-            async with pay_with(service, profile=evolve(SANDBOX, refund_status=None)) as pay:
-                with pytest.raises(kind) as caught:
-                    await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
-
-        assert words in str(caught.value)
-        assert "ask for its state" not in str(caught.value)

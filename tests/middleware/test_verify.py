@@ -10,7 +10,7 @@ from attrs import evolve
 from payasync import Credentials, Profile, Session
 from payasync.credentials import Secret
 from payasync.endpoints import PLACE_ORDER
-from payasync.errors import ConfigurationError, InvalidSignatureError, OutcomeUnknownError, ServiceError
+from payasync.errors import ConfigurationError, InvalidSignatureError, OutcomeUnknownError
 from payasync.middleware.verify import verify_reply
 from payasync.profile import AnswerShape
 from payasync.profile.schema import ResultCodes
@@ -88,14 +88,6 @@ async def test_a_forged_answer_to_a_write_leaves_it_unknown() -> None:
 
     assert isinstance(caught.value.reason, InvalidSignatureError)
     assert 1 == len(service.requests)
-
-
-async def test_an_unsigned_refusal_is_believed_by_its_code() -> None:
-    """A refusal without a signed object is believed."""
-    with pytest.raises(ServiceError) as caught:
-        await queried(b'{"code":7}')
-
-    assert 7 == caught.value.code
 
 
 async def test_without_any_key_nothing_is_sent() -> None:
@@ -225,7 +217,6 @@ SHAPES: Final = {
     "deeper": AnswerShape(signature="data.sign", redirect_url="data.payUrl"),
     "elsewhere": evolve(PAYLOAD, redirect_url="goTo"),
     "nowhere": evolve(PAYLOAD, redirect_url=""),
-    **{name: evolve(PAYLOAD, redirect_url=name) for name in sorted(IDENTIFIERS)},
 }
 """By where the profile says that the redirect address stands."""
 FIELDS: Final[list[tuple[str, dict[str, Any], bool]]] = [
@@ -237,7 +228,6 @@ FIELDS: Final[list[tuple[str, dict[str, Any], bool]]] = [
         for name in ("note", "state", "redirectUrl", "data.payUrl", "goTo", *sorted(IDENTIFIERS))
         for text in ("a&b", "a=b", "ab")
     ),
-    *((name, {name: text}, text == "T1") for name in sorted(IDENTIFIERS) for text in ("T1&a=b", "T1")),
     ("elsewhere", {"goTo": ADDRESS}, True),
     ("nowhere", {"": "a&b"}, False),
 ]
@@ -249,32 +239,6 @@ def test_fields_that_may_hold_delimiters() -> None:
         document = signed_object(fields)
 
         assert expected is verified(document if shape == "at the top" else {"data": document}, SHAPES[shape])
-
-
-def test_changed_payload_does_not_verify() -> None:
-    """A changed payload does not verify, even if its signed text is equal."""
-    cases: list[tuple[dict[str, object], dict[str, object]]] = [
-        ({"payUrl": ADDRESS, "state": 0}, {"payUrl": ADDRESS.replace("gate", "evil"), "state": 0}),
-        ({"note": "a", "state": 1}, {"note": "a&state=1"}),
-    ]
-    for fields, forged in cases:
-        signature = signed_object(fields)["sign"]
-
-        assert [True, False] == [verified({"data": {**payload, "sign": signature}}) for payload in (fields, forged)]
-
-
-def test_any_scheme_of_pairs() -> None:
-    """The redirect address may be signed with any separator, or be excluded."""
-    cases: list[dict[str, Any]] = [{"separator": "|"}, {"exclude": ("sign", "payUrl")}]
-    for options in cases:
-        scheme = evolve(SCHEME, **options)
-        fields = {"payUrl": "https://gate.example/?a|b=c", "state": 0}
-        pairs = [f"{name}={fields[name]}" for name in sorted(fields) if name not in scheme.exclude]
-
-        assert (
-            verified({"data": {**fields, "sign": hmac_sha256(scheme.separator.join(pairs), KEY)}}, scheme=scheme)
-            is True
-        )
 
 
 class Own:
