@@ -1,14 +1,10 @@
 """Helpers that look inside: at the progress of tasks in the running loop, and at its time."""
 
 import asyncio
-import os
 from collections.abc import Callable
-from concurrent.futures import Executor
 from typing import Any, Final
 
 import aiohttp
-
-from payasync.middleware import sign
 
 PATIENT: Final = 1_000_000
 """Turns after which what should have happened will not: a mistake in the test."""
@@ -80,13 +76,6 @@ def waiting(pay: Any) -> int:
         pools = pay._transport._pools._pools.values()
         lines += [limit._waiting for pool in pools for _, limit in (pool.write, pool.read)]
     return sum(map(len, lines))
-
-
-def signing_thread() -> Executor:
-    """Return the thread that makes slow signatures."""
-    module: Any = sign
-    made: Executor = module._signing_thread(os.getpid())
-    return made
 
 
 def all_http(pay: Any) -> list[Any]:

@@ -11,14 +11,14 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from payasync import Event, NotSentError, Response, Retrying, Session, Unknown
+from payasync import Event, Response, Retrying, Session, Unknown
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.transport import aiohttp_request
 from payasync.transport.aiohttp_request import SHORT, OneShotBody, OwnRequest, Writes, is_compared
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
 from tests.inside import idle, turns, until
-from tests.sessions import FAST, ONE_TRY, connect
+from tests.sessions import FAST, connect
 
 CONTENT: Final = b'{"totalAmt":450}'
 OF_AIOHTTP: Final = aiohttp.ClientRequest.send
@@ -158,26 +158,6 @@ async def test_a_request_that_lost_its_connection_before_its_turn() -> None:
     assert [] == complaints
 
 
-async def test_a_written_body_is_released() -> None:
-    """A body lets go of its bytes as they are written, because many calls may wait for a response."""
-    body = OneShotBody(CONTENT)
-    async with Recorder() as service, aiohttp.ClientSession(request_class=OwnRequest) as http:
-        await post(http, service.url, body)
-
-    assert CONTENT == service.only.body
-    assert (b"", len(CONTENT)) == (await body.as_bytes(), body.size)
-
-
-async def test_aiohttp_sends_any_other_body_again() -> None:
-    """The negative control: aiohttp repeats a plain GET, which would repeat a nonce."""
-    async with Recorder([answer(), RESET]) as service, aiohttp.ClientSession() as http:
-        for _ in range(2):
-            async with http.get(service.url) as response:
-                await response.read()
-
-    assert 3 == len(service.requests)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize(("scheme", "turns"), [("http", range(0, 300, 2)), ("https", range(0, 9000, 150))])
@@ -293,6 +273,18 @@ async def test_answer_that_nobody_asked_for(
     assert not [event for event in told if isinstance(event, Unknown)]
 
 
+async def test_body_does_not_begin_where_an_answer_stands() -> None:
+    """A body does not begin on a connection with unread bytes."""
+    body: Any = OneShotBody(b"{}")
+    started: list[str] = []
+    body.deadline = SimpleNamespace(begin=lambda: started.append("started"))
+    wire: Any = SimpleNamespace(protocol=SimpleNamespace(should_close=True), transport=None)
+    with pytest.raises(ConnectionResetError, match="unsolicited bytes"):
+        await body.write(wire)
+
+    assert (False, []) == (body.begun, started)
+
+
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 @pytest.mark.parametrize("unasked", [STALE, b""], ids=["an answer", "the end"])
 @each_call
@@ -314,27 +306,3 @@ async def test_what_the_loop_has_not_read_yet(
     assert not unasked or third.attempts == 2
     assert [1, 1, 2] == [aiohttp_request.connection for aiohttp_request in service.requests]
     assert not [event for event in told if isinstance(event, Unknown)]
-
-
-async def test_without_a_retry_it_was_not_sent() -> None:
-    """If a call meets unsolicited bytes and has no retry, it raises `NotSentError`."""
-    async with stage(retry=ONE_TRY) as (service, pay):
-        await CALLS["payment"](pay, "N1")
-        await say_unasked(service, pay, STALE)
-        with pytest.raises(NotSentError) as caught:
-            await CALLS["payment"](pay, "N2")
-
-    assert caught.value.sent is False
-    assert 1 == len(service.requests)
-
-
-async def test_body_does_not_begin_where_an_answer_stands() -> None:
-    """A body does not begin on a connection with unread bytes."""
-    body: Any = OneShotBody(b"{}")
-    started: list[str] = []
-    body.deadline = SimpleNamespace(begin=lambda: started.append("started"))
-    wire: Any = SimpleNamespace(protocol=SimpleNamespace(should_close=True), transport=None)
-    with pytest.raises(ConnectionResetError, match="unsolicited bytes"):
-        await body.write(wire)
-
-    assert (False, []) == (body.begun, started)

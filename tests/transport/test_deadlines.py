@@ -12,59 +12,43 @@ import orjson
 import pytest
 
 from payasync import NotSentError, OutcomeUnknownError, Profile, Session, Timeouts
-from payasync import clocks as module
-from payasync.clocks import RESOLUTION, Deadlines, running_task
+from payasync.clocks import Deadlines, running_task
 from payasync.endpoints import PLACE_ORDER
 from payasync.errors import NotSentTimeoutError
 from payasync.transport.deadlines import Deadline
 from payasync.wire.call import Call, Lease, Reply, Send
 from tests.foreign.recorder import HEAD_END, SILENT, Answer, Recorder, answer
 from tests.inside import Time, busy, turns, until, waiting
-from tests.sessions import connect, create
+from tests.sessions import begin, connect, create
 
 LONG: Final = 20
 """Turns of the loop in which a look has certainly come, where one is to come."""
 
 
-class StandingTime:
-    """A clock that only the test moves."""
-
-    now = 100.0
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> StandingTime:
-    """Return the clock of all deadlines, which are checked in each turn of the loop."""
-    monkeypatch.setattr(module, "RESOLUTION", 0)
-    return StandingTime()
+def call(seconds: float = 60, **facts: Any) -> Call:
+    """Return a call whose time is over in so many seconds."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    return Call(
+        operation=PLACE_ORDER, profile=Profile(), fields={}, deadline=deadline, timeouts=Timeouts(total=60), **facts
+    )
 
 
-def made(clock: StandingTime) -> Deadlines:
-    """Return the deadlines of the running loop."""
-    deadlines = Deadlines(asyncio.get_running_loop())
-    deadlines.time = lambda: clock.now
-    return deadlines
+def bounds(call: Call) -> Deadline:
+    """Return the deadline of a call in this loop."""
+    return Deadline(Deadlines(asyncio.get_running_loop()), call)
 
 
-def call(deadline: float, read: float = 30, connect: float = 30) -> Call:
-    """Return a call with this deadline."""
-    times = Timeouts(read=read, connect=connect)
-    return Call(operation=PLACE_ORDER, profile=Profile(), fields={}, deadline=deadline, timeouts=times)
-
-
-async def bounded(deadlines: Deadlines, deadline: float) -> None:
-    """Wait within a deadline, but not for ever."""
-    with Deadline(deadlines, call(deadline)):
-        await turns(LONG)
-
-
-async def test_cancelled_by_others(clock: StandingTime) -> None:
+async def test_cancelled_by_others() -> None:
     """Another task's cancellation stays a cancellation, even if the time is over in the same turn."""
-    deadlines = made(clock)
-    task = asyncio.ensure_future(bounded(deadlines, clock.now + 1))
+    deadline = bounds(call())
+
+    async def bounded() -> None:
+        with deadline:
+            await turns(LONG)
+
+    task = asyncio.ensure_future(bounded())
     await turns(1)
-    (watched,) = deadlines.running
-    watched.expire()
+    deadline.expire()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -72,10 +56,9 @@ async def test_cancelled_by_others(clock: StandingTime) -> None:
     assert task.cancelled()
 
 
-async def test_done_as_the_time_was_over(clock: StandingTime) -> None:
+async def test_done_as_the_time_was_over() -> None:
     """If the work ends as the time is over, there is no error, and the task is not left cancelled."""
-    deadlines = made(clock)
-    with Deadline(deadlines, call(clock.now + 1)) as deadline:
+    with bounds(call()) as deadline:
         deadline.expire()
         with pytest.raises(asyncio.CancelledError):
             await turns(1)
@@ -84,25 +67,29 @@ async def test_done_as_the_time_was_over(clock: StandingTime) -> None:
     assert 0 == running_task().cancelling()
 
 
-async def test_a_connection_that_came_late_is_used(clock: StandingTime) -> None:
-    """If a connection is there, `Timeouts.connect` no longer bounds the call."""
-    attempt = call(clock.now + 60)
-    with Deadline(made(clock), attempt) as deadline:
-        deadline.connect()
-        clock.now += 31
-        deadline.begin()
+async def test_closing() -> None:
+    """Closing ends the attempts of other tasks as if their time were over, and not that of its own task."""
+    deadlines = Deadlines(asyncio.get_running_loop())
 
-    assert attempt.progress.begun
+    async def bounded() -> None:
+        with Deadline(deadlines, call()):
+            await turns(LONG)
+
+    other = asyncio.ensure_future(bounded())
+    with Deadline(deadlines, call()):
+        await turns(1)
+        deadlines.close()
+        (ended,) = await asyncio.gather(other, return_exceptions=True)
+
+    assert isinstance(ended, TimeoutError)
 
 
 @pytest.mark.parametrize("why", ["too late", "given up", "cancelled", "its lease is over"])
-async def test_what_must_not_begin(clock: StandingTime, why: str) -> None:
+async def test_what_must_not_begin(why: str) -> None:
     """A write does not begin if it is too late, aborted or cancelled, or if its lease is over."""
-    seconds = 0.0 if why == "its lease is over" else 60.0
-    attempt = call(clock.now + 1).derived(lease=Lease(clock.now, seconds, lambda: clock.now))
-    task = running_task()
-    with Deadline(made(clock), attempt) as deadline:
-        clock.now += why == "too late"
+    lease = Lease(0.0, 0.0 if why == "its lease is over" else 60.0, lambda: 0.0)
+    attempt, task = call(1 if why == "too late" else 60, lease=lease), running_task()
+    with bounds(attempt) as deadline:
         attempt.progress.over = why == "given up"
         if why == "cancelled":
             task.cancel()
@@ -116,65 +103,17 @@ async def test_what_must_not_begin(clock: StandingTime, why: str) -> None:
     assert not attempt.progress.begun
 
 
-async def test_begins_in_a_task_that_was_cancelled_before(clock: StandingTime) -> None:
+async def test_begins_in_a_task_that_was_cancelled_before() -> None:
     """A task that was cancelled earlier, and cleans up, may make a call."""
-    attempt, task = call(clock.now + 45), running_task()
+    attempt, task = call(), running_task()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await turns(1)
-    with Deadline(made(clock), attempt) as deadline:
+    with bounds(attempt) as deadline:
         deadline.begin()
     task.uncancel()
 
     assert attempt.progress.begun
-
-
-async def test_calls_end_in_the_order_of_their_deadlines(clock: StandingTime) -> None:
-    """If the time of several calls is over at one check, the call with the earliest deadline ends first."""
-    deadlines, ended = made(clock), list[int]()
-
-    async def one(seconds: int) -> None:
-        try:
-            with Deadline(deadlines, call(clock.now + seconds)):
-                await asyncio.get_running_loop().create_future()
-        except TimeoutError:
-            ended.append(seconds)
-
-    calls = [asyncio.ensure_future(one(seconds)) for seconds in (*range(20, 0, -1), *range(21, 41))]
-    await turns(1)
-    clock.now += 60
-    await asyncio.gather(*calls)
-
-    assert [*range(1, 41)] == ended
-
-
-@pytest.mark.parametrize(("seconds", "pause"), [(60, 0.05), (0.07, 0.02), (0.051, 0.005)])
-async def test_next_check(monkeypatch: pytest.MonkeyPatch, seconds: float, pause: float) -> None:
-    """Deadlines are checked when the earliest is over, but not more often than each 5 ms, nor less than each 50 ms."""
-    loop, clock = asyncio.get_running_loop(), StandingTime()
-    # The loop's clock stands still: no service can show a pause of 5 ms on a loaded machine.
-    monkeypatch.setattr(loop, "time", lambda: clock.now)
-    deadlines = Deadlines(loop)
-    with Deadline(deadlines, call(clock.now + seconds)):
-        clock.now += RESOLUTION
-        await turns(2)
-        assert deadlines.timer is not None
-        found = deadlines.timer.when() - clock.now
-
-    assert pytest.approx(pause) == found
-
-
-async def test_closing(clock: StandingTime) -> None:
-    """Closing ends the attempts of other tasks as if their time were over, and stops the timer."""
-    deadlines = made(clock)
-    other = asyncio.ensure_future(bounded(deadlines, clock.now + 1))
-    with Deadline(deadlines, call(clock.now + 1)):
-        await turns(1)
-        deadlines.close()
-        (ended,) = await asyncio.gather(other, return_exceptions=True)
-
-    assert isinstance(ended, TimeoutError)
-    assert deadlines.timer is None
 
 
 session = partial(connect, timeouts=Timeouts(total=45, connect=5, read=20))
@@ -224,8 +163,7 @@ async def test_waiting_for_the_pool_is_not_connecting(time: Time, http: aiohttp.
 async def test_waiting_for_the_pool_ends_with_the_call(time: Time) -> None:
     """A call that gets no connection in time was not sent, and the error names the setting."""
     async with Recorder([SILENT]) as service, session(service, max_connections=1) as pay:
-        first = asyncio.ensure_future(create(pay))
-        await asyncio.to_thread(service.wait_for_request)
+        first = await begin(create(pay), service)
         second = asyncio.ensure_future(create(pay.with_options(timeouts=Timeouts(total=8, connect=5))))
         await until(lambda: waiting(pay))
         await time.pass_by(7)
@@ -247,8 +185,7 @@ async def test_too_late_to_begin(time: Time, ends: str) -> None:
     go = threading.Event()
     with Recorder([answer(after=go)]) as service:
         async with session(service, max_connections=1, timeouts=Timeouts(total=45, read=45)) as pay:
-            first = asyncio.ensure_future(create(pay))
-            await asyncio.to_thread(service.wait_for_request)
+            first = await begin(create(pay), service)
             late = asyncio.ensure_future(create(pay.with_options(timeouts=Timeouts(total=20))))
             behind = asyncio.ensure_future(create(pay))
             await until(lambda: waiting(pay) == 2)
@@ -281,8 +218,7 @@ async def test_waiting_calls_get_connections_in_their_order() -> None:
 async def test_connection_of_a_call_that_timed_out_is_freed(time: Time) -> None:
     """If a call gets no response in time, the next one gets a connection."""
     async with Recorder([SILENT]) as service, session(service, max_connections=1) as pay:
-        first = asyncio.ensure_future(create(pay.with_options(timeouts=Timeouts(total=8, read=5))))
-        await asyncio.to_thread(service.wait_for_request)
+        first = await begin(create(pay.with_options(timeouts=Timeouts(total=8, read=5))), service)
         second = asyncio.ensure_future(create(pay))
         await until(lambda: waiting(pay))
         await time.pass_by(5)
@@ -398,18 +334,10 @@ async def test_a_handshake_that_never_ends(time: Time, http: aiohttp.ClientSessi
     assert b"payments" not in service.received
 
 
-@pytest.mark.parametrize(
-    ("said", "reached"),
-    [
-        (SILENT, lambda proxy: proxy.requests),
-        (Answer(b"HTTP/1.1 200 OK\r\n\r\n"), lambda proxy: b"pay.example" in proxy.received.partition(HEAD_END)[2]),
-    ],
-    ids=["silent", "connected"],
-)
-async def test_a_proxy_that_is_silent(time: Time, said: Answer, reached: Callable[[Recorder], object]) -> None:
-    """`Timeouts.connect` includes the CONNECT request to a proxy, and the TLS handshake behind it."""
-    async with Recorder([said]) as proxy, session("https://pay.example", proxy=proxy.url) as pay:
-        await connecting(pay, time, partial(reached, proxy))
+async def test_a_proxy_that_is_silent(time: Time) -> None:
+    """`Timeouts.connect` includes the CONNECT request to a proxy."""
+    async with Recorder([SILENT]) as proxy, session("https://pay.example", proxy=proxy.url) as pay:
+        await connecting(pay, time, lambda: proxy.requests)
 
     assert "CONNECT" == proxy.only.method
 
@@ -438,8 +366,7 @@ async def test_a_blocked_loop_does_not_end_a_response(time: Time) -> None:
     """If the loop was blocked for longer than `Timeouts.read`, a response is still read."""
     go = threading.Event()
     async with Recorder([answer(after=go)]) as service, session(service) as pay:
-        call = asyncio.ensure_future(create(pay))
-        await asyncio.to_thread(service.wait_for_request)
+        call = await begin(create(pay), service)
         time.block(25)
         await turns(LONG)
         go.set()
@@ -472,8 +399,7 @@ async def test_a_blocked_loop_does_not_end_a_connect(time: Time, monkeypatch: py
 async def test_a_blocked_loop_does_not_prolong_a_call(time: Time) -> None:
     """If the loop was blocked until `Timeouts.total` was over, the call ends."""
     async with Recorder([SILENT]) as service, session(service) as pay:
-        call = asyncio.ensure_future(create(pay))
-        await asyncio.to_thread(service.wait_for_request)
+        call = await begin(create(pay), service)
         time.block(46)
         await turns(LONG)
         ended = call.done()
@@ -481,16 +407,3 @@ async def test_a_blocked_loop_does_not_prolong_a_call(time: Time) -> None:
 
     assert ended
     assert isinstance(call.exception(), OutcomeUnknownError)
-
-
-async def test_an_answer_has_its_whole_time(time: Time) -> None:
-    """`Timeouts.connect` does not bound the response."""
-    go = threading.Event()
-    async with Recorder([answer(after=go)]) as service, session(service) as pay:
-        call = asyncio.ensure_future(create(pay))
-        await asyncio.to_thread(service.wait_for_request)
-        await time.pass_by(19)
-        go.set()
-        await call
-
-    assert 1 == len(service.requests)

@@ -21,10 +21,9 @@ from payasync.profile.sandbox_profile import PROFILE
 from payasync.transport.deadlines import NoFreeConnectionError
 from payasync.transport.pools import PoolSettings
 from payasync.transport.send import ResponseTooLargeError, Transport, attempt_error
-from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import SILENT, Answer, Recorder, answer
 from tests.inside import Time, busy, turns, until, waiting
-from tests.sessions import connect, create
+from tests.sessions import begin, connect, create
 
 BILL = custom_operation("GET", "/bill", read=True)
 
@@ -35,7 +34,7 @@ async def transport(url: str, **settings: Any) -> AsyncGenerator[Transport]:
     pools = PoolSettings(
         tls=settings.pop("tls", None),
         max_connections=settings.pop("connections", 10),
-        headers=settings.pop("headers", {}),
+        headers={},
     )
     chosen: dict[str, Any] = {"proxy": None, "max_response_bytes": 1000} | settings
     made = Transport(URL(url), pools=pools, **chosen)
@@ -50,29 +49,6 @@ def call(operation: Operation = CREATE_PAYMENT, **changes: Any) -> Call:
     deadline = asyncio.get_running_loop().time() + 30
     chosen: dict[str, Any] = {"profile": Profile(), "fields": {"a": 1}, "deadline": deadline} | changes
     return Call(operation=operation, **chosen)
-
-
-async def test_what_is_cancelled_begins_no_more() -> None:
-    """If a call on a reused connection is cancelled, it does not begin to write afterwards."""
-    for secure in [False, True]:
-        for operation in [CREATE_PAYMENT, BILL]:
-            settings = {"tls": trusting_tls(), "connections": 1}
-            begun: list[tuple[bool, bool]] = []
-            with Recorder(tls=server_tls() if secure else None) as service:
-                async with transport(service.url, **settings) as way:
-                    for steps in range(5):
-                        await way.send(call(operation))
-                        await way.send(call(operation))
-                        attempt = call(operation)
-                        sending = asyncio.ensure_future(way.send(attempt))
-                        await turns(steps)
-                        before = attempt.progress.begun
-                        sending.cancel()
-                        await asyncio.gather(sending, return_exceptions=True)
-                        begun.append((before, attempt.progress.begun))
-
-            assert [(each, each) for each, _ in begun] == begun
-            assert {(False, False), (True, True)} == set(begun)
 
 
 async def test_what_is_cancelled_beside_another_call_begins_no_more() -> None:
@@ -130,47 +106,20 @@ async def test_an_answer_in_many_parts_is_read_whole() -> None:
     assert large == reply.body
 
 
-async def test_reading_is_bounded_from_the_start_of_the_request() -> None:
-    """`Timeouts.read` bounds the whole response, not each byte."""
-    drip = Answer(answer(200, b"x" * 900).raw, drip=0.01)
-    with Recorder([drip]) as service:
-        async with transport(service.url) as way, asyncio.timeout(15):  # the call itself has twice as long
-            with pytest.raises(errors.NoAnswerTimeoutError) as caught:
-                await way.send(call(timeouts=Timeouts(read=0.05)))
-
-    assert "no response in time: Timeouts.read is 0.05 s" == caught.value.reason
-
-
-async def test_the_limit_of_the_call_is_named() -> None:
-    """If the time of the whole call ends an attempt, the error says how many seconds it was, and where to set it."""
-    time = Time()
-    async with Recorder([SILENT]) as service, transport(service.url) as way:
-        sending = asyncio.ensure_future(way.send(call(timeouts=Timeouts(total=30, read=60))))
-        await asyncio.to_thread(service.wait_for_request)
-        await time.pass_by(30)
+@pytest.mark.parametrize(
+    ("read", "words"),
+    [(60, "the limit of the call, timeout= or Timeouts.total, is 30 s"), (20, "Timeouts.read is 20 s")],
+)
+async def test_reading_is_bounded(read: float, words: str) -> None:
+    """`Timeouts.read` and the call's time bound the whole response, not each byte. The error says what was over."""
+    time, drip = Time(), Answer(answer(200, b"x" * 900).raw, drip=0.01)
+    async with Recorder([drip]) as service, transport(service.url) as way:
+        sending = await begin(way.send(call(timeouts=Timeouts(total=30, read=read))), service)
+        await time.pass_by(min(30, read))
         with pytest.raises(errors.NoAnswerTimeoutError) as caught:
-            await sending
+            await asyncio.wait_for(sending, 15)
 
-    words = "no response in time: the limit of the call, timeout= or Timeouts.total, is 30 s"
-    assert words == caught.value.reason
-
-
-async def test_a_deadline_that_is_over_sends_nothing() -> None:
-    """If the deadline is over before the connection is there, nothing is sent."""
-    async with Recorder() as service, transport(service.url) as way:
-        with pytest.raises(errors.NotSentTimeoutError):
-            await way.send(call(deadline=0.0))
-
-    assert [] == service.requests
-
-
-async def test_a_name_that_does_not_resolve_sends_nothing() -> None:
-    """If the host name does not resolve, the call raises `NotSentError`."""
-    async with transport("https://nowhere.invalid") as way:
-        with pytest.raises(errors.NotSentError) as caught:
-            await way.send(call())
-
-    assert "the host name does not resolve" == caught.value.reason
+    assert f"no response in time: {words}" == caught.value.reason
 
 
 async def test_a_call_that_waits_to_connect_when_the_session_closes_was_not_sent() -> None:
@@ -178,8 +127,7 @@ async def test_a_call_that_waits_to_connect_when_the_session_closes_was_not_sent
     hold = threading.Event()
     with Recorder([Answer(answer().raw, after=hold)]) as service:
         async with transport(service.url, connections=1) as way:
-            first = asyncio.create_task(way.send(call()))
-            await asyncio.to_thread(service.wait_for_request)
+            first = await begin(way.send(call()), service)
             second = asyncio.create_task(way.send(call()))
             await asyncio.sleep(0)
             await way.aclose()
@@ -187,15 +135,6 @@ async def test_a_call_that_waits_to_connect_when_the_session_closes_was_not_sent
         hold.set()
 
     assert [errors.NoAnswerError, SessionClosedError] == [type(each) for each in ends]
-
-
-async def test_the_profile_adds_its_headers() -> None:
-    """Each call sends the profile's headers; a layer may replace them."""
-    headers = {"X-Version": "2", "X-Mode": "profile"}
-    async with Recorder() as service, transport(service.url, headers=headers) as way:
-        await way.send(call(headers={"X-Mode": "layer"}))
-
-    assert (["2"], ["layer"]) == (service.only.header("X-Version"), service.only.header("X-Mode"))
 
 
 ADDRESS = "https://pay.example"
@@ -223,13 +162,9 @@ def test_each_failure_is_said_in_a_few_words() -> None:
     for error, words in cases:
         unsent, lost = (attempt_error(error, ADDRESS, begun=begun) for begun in (False, True))
         late = isinstance(error, TimeoutError)
-        kinds = (
-            (errors.NotSentTimeoutError, errors.NoAnswerTimeoutError)
-            if late
-            else (errors.NotSentError, errors.NoAnswerError)
-        )
 
-        assert kinds == (type(unsent), type(lost))
+        assert (errors.NotSentTimeoutError if late else errors.NotSentError) is type(unsent)
+        assert (errors.NoAnswerTimeoutError if late else errors.NoAnswerError) is type(lost)
         assert isinstance(unsent, errors.NotSentError)
         assert str(unsent.reason).startswith(words)
         assert ("certificate" in words) == unsent.permanent
@@ -259,7 +194,7 @@ OK: Final = answer(200, b'{"code":"SBX_OK"}').raw
 LONG: Final = answer(200, b'{"code":"SBX_OK"}'.ljust(LIMIT + 1)).raw
 """Too long an answer, which comes in one part: when it is looked at, its connection is in the pool again."""
 
-Calls = tuple["asyncio.Task[Response]", threading.Event]
+Calls = tuple["asyncio.Future[Response]", threading.Event]
 
 CALLS: Final[dict[str, Callable[[Session, int], Awaitable[Response]]]] = {
     "write": create,
@@ -280,8 +215,7 @@ async def two_calls(name: str, raw: bytes) -> AsyncGenerator[tuple[Recorder, Ses
     first_may, second_may = threading.Event(), threading.Event()
     with Recorder([Answer(raw, after=first_may), Answer(OK, after=second_may)]) as service:
         async with session(service) as pay:
-            first = asyncio.ensure_future(CALLS[name](pay, 1))
-            await asyncio.to_thread(service.wait_for_request)
+            first = await begin(CALLS[name](pay, 1), service)
             second = asyncio.ensure_future(CALLS[name](pay, 2))
             await until(lambda: waiting(pay) == 1)
             yield service, pay, (first, first_may)
@@ -337,8 +271,7 @@ async def test_answer_that_has_not_ended() -> None:
         ask = CALLS[name]
         endless = Answer(answer(200, b"x" * 10_000).raw[:-1])
         async with Recorder([endless, Answer(OK)]) as service, session(service) as pay:
-            first = asyncio.ensure_future(ask(pay, 1))
-            await asyncio.to_thread(service.wait_for_request)
+            first = await begin(ask(pay, 1), service)
             found = await ask(pay, 2)
             (ended,) = await asyncio.gather(first, return_exceptions=True)
 

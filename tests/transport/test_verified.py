@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+import zlib
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +11,7 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from payasync import ConfigurationError, NotSentError, Profile, RetryPolicy, Session
+from payasync import ConfigurationError, NotSentError, OutcomeUnknownError, Profile, RetryPolicy, ServiceError, Session
 from tests.foreign.certificates import authority, server_tls, trusting_tls
 from tests.foreign.recorder import HOST, Recorder, answer
 from tests.sessions import ONE_TRY, connect, create
@@ -79,33 +80,6 @@ async def test_a_context_that_is_weakened_later() -> None:
 
             assert rule in str(error)
             assert (1, 1) == (len(service.requests), len(service.connections))
-
-
-@pytest.mark.parametrize("restored", [False, True])
-async def test_a_context_that_is_weakened_on_the_way(*, restored: bool) -> None:
-    """If the context is weakened during the handshake, the connection is not used."""
-    tls = default_tls()
-
-    def opened(_: object) -> socket.socket:
-        unverified(tls)
-        return socket.socket()
-
-    async def connected(*_: object) -> None:
-        if restored:
-            verified(tls)
-
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_create_end.append(connected)
-    connector = aiohttp.TCPConnector(socket_factory=opened)
-    with Recorder(tls=server_tls()) as service:
-        async with (
-            aiohttp.ClientSession(connector=connector, trace_configs=[trace]) as http,
-            session(service.url, http=http, tls=tls) as pay,
-        ):
-            error = await refused(pay)
-
-    assert ("the connection was not verified" if restored else "tls must verify") in str(error)
-    assert (1, b"") == (len(service.connections), service.received)
 
 
 async def test_weak_ciphers_that_are_set_later() -> None:
@@ -308,7 +282,10 @@ async def test_a_lent_connector_is_used_with_our_tls() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*auth.*:DeprecationWarning")
 async def test_nothing_else_is_lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Headers, cookies, keys, middlewares and the proxy of the user's session are not used."""
+    """Headers, cookies, keys, middlewares and the proxy of the user's session are not used.
+
+    Nor are its redirects, its decompression and its `raise_for_status`.
+    """
     (tmp_path / "netrc").write_text("machine localhost login user password netrc\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     seen: list[object] = []
@@ -324,15 +301,24 @@ async def test_nothing_else_is_lent(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "cookie_jar": jar,
         "middlewares": [layer],
         "trust_env": True,
+        "raise_for_status": True,
+        "auto_decompress": True,
         "proxy": "http://user:word@127.0.0.1:9",
     }
-    with Recorder([answer(200, b"{}", ("Set-Cookie", "theirs=1"))]) as service:
+    zipped = answer(200, zlib.compress(b"{}"), ("Content-Encoding", "deflate"))
+    script = answer(200, b"{}", ("Set-Cookie", "theirs=1")), answer(), answer(307, b"{}", ("Location", "/else")), zipped
+    with Recorder([*script, answer(400)]) as service:
         async with (
             aiohttp.ClientSession(cookies={"c": "d"}, headers=headers, **settings) as http,
-            session(service.url.replace(HOST, "localhost"), http=http, profile=profile) as pay,
+            session(service.url.replace(HOST, "localhost"), http=http, profile=profile, retry=ONE_TRY) as pay,
         ):
             await create(pay)
             await create(pay)
+            for _ in range(2):
+                with pytest.raises(OutcomeUnknownError):
+                    await create(pay)
+            with pytest.raises(ServiceError):
+                await create(pay)
             kept = {cookie.key for cookie in jar}
 
     assert ([], {"c"}) == (seen, kept)
@@ -343,7 +329,7 @@ async def test_nothing_else_is_lent(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             request.header("Content-Type"),
             request.header("Accept-Encoding"),
         )
-    assert [1, 1] == [request.connection for request in service.requests]
+    assert [1] * 5 == [request.connection for request in service.requests]
 
 
 async def test_trace_configs_are_lent() -> None:
