@@ -27,12 +27,10 @@ from payasync import (
     States,
 )
 from payasync.endpoints import OPERATIONS
-from payasync.profile.schema import Code
+from payasync.profile.schema import CODE_LISTS, Code
 from payasync.profile.wire_names import COMPARED
 from payasync.sandbox import PROFILE
-from payasync.sandbox.dialect import sibling_path
 from payasync.signing.schemes import FREE_TEXT
-from payasync.strict_json import paths_of
 
 SYLLABLES: Final = ("ba", "co", "du", "fe", "gi", "lo", "mu", "ne", "pi", "ra", "su", "to", "vi", "xe", "zo")
 NOT_SHOWN: Final = tuple(operation.name for operation in OPERATIONS[5:])
@@ -83,13 +81,7 @@ class Draw:
             "refund_status": self._parameter(places[1]),
             "answer": self._answer(),
             "states": self._states(),
-            "codes": ResultCodes(
-                not_executed=self._codes(2),
-                unauthenticated=self._codes(2),
-                retryable=self._codes(1),
-                duplicate=self._codes(2),
-                absent=self._codes(1),
-            ),
+            "codes": ResultCodes(**dict[str, Any]((name, self._codes(2)) for name in CODE_LISTS)),
             "http": HttpCodes(
                 not_executed=() if self._coin() else HttpCodes().not_executed,
                 absent=(),
@@ -102,7 +94,6 @@ class Draw:
         if given["answer"].signature or given["notification"].verification == "body":
             given["signature"] = evolve(given["signature"], nested="json")
         given["sandbox"] = self._sandbox(given["codes"])
-        given["answer"] = self._several_places(given["answer"])
         return Profile(**given)
 
     def _signature(self, return_url: str) -> SortedPairs:
@@ -161,24 +152,13 @@ class Draw:
             **{point: self._one(None, "", self._inside(self._one("", self._name()))) for point in COMPARED},
         )
 
-    def _several_places(self, answer: AnswerShape) -> AnswerShape:
-        """Return a shape with a second place for a code, and for a message; the sandbox uses the first ones."""
-        if self._coin():
-            return answer
-        places: dict[str, Any] = {
-            name: (path, sibling_path(path, self._name()))
-            for name in ("code", "message")
-            for path in paths_of(getattr(answer, name))
-        }
-        return evolve(answer, **places)
-
     def _places(self) -> dict[str, Any]:
         return {point: self._inside(self._one("", self._name())) for point in _TOLD}
 
     def _states(self) -> States:
         tables: dict[str, Any] = {
             thing: {state: self._codes(self._one(1, 2)) for state in getattr(PROFILE.states, thing)}
-            for thing in ("order", "payment", "refund", "subscription")
+            for thing in _THINGS
         }
         return States(**tables)
 
@@ -207,20 +187,13 @@ class Draw:
         )
 
     def _sandbox(self, codes: ResultCodes) -> SandboxShape:
-        (invalid, wrong_state), (unauthenticated, bad_signature) = codes.not_executed, codes.unauthenticated
-        _, nonce_used = codes.duplicate
+        invalid, wrong_state = codes.not_executed
+        of_keys = dict(zip(("unauthenticated", "bad_signature"), codes.unauthenticated, strict=True))
+        of_orders = {"invalid": invalid, "refund_mismatch": invalid, "wrong_state": wrong_state}
         return SandboxShape(
             redelivery=(7, 400, 2000),
             order_expiry=2400,
-            codes={
-                "invalid": invalid,
-                "refund_mismatch": invalid,
-                "unauthenticated": unauthenticated,
-                "bad_signature": bad_signature,
-                "nonce_used": nonce_used,
-                "wrong_state": wrong_state,
-                "already_paid": wrong_state,
-            },
+            codes={**of_keys, **of_orders, "already_paid": wrong_state, "nonce_used": codes.duplicate[1]},
             constants={self._name(): self._name(), self._name(): self._chance.randrange(100)},
         )
 
@@ -255,12 +228,5 @@ class Draw:
         return self._chance.random() < 1 / 2
 
 
-_TOLD: Final = (
-    "payment_id",
-    "payment_status",
-    "redirect_url",
-    "order_status",
-    "refund_status",
-    "subscription_id",
-    "subscription_status",
-)
+_THINGS: Final = ("order", "payment", "refund", "subscription")
+_TOLD: Final = ("payment_id", "redirect_url", "subscription_id", *(f"{thing}_status" for thing in _THINGS))

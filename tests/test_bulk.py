@@ -1,7 +1,6 @@
 """`pay.bulk`: many requests, a few at a time, over a real service whose ledger is the truth."""
 
 import asyncio
-import tracemalloc
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing, nullcontext, suppress
@@ -9,7 +8,6 @@ from typing import Any, Final
 
 import pytest
 from attrs import evolve
-from multidict import CIMultiDict
 
 import payasync
 from payasync import (
@@ -30,7 +28,6 @@ from payasync import (
     SortedPairs,
     errors,
 )
-from payasync.journal import SqliteJournal
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.session import Result, Unknown
 from tests.foreign.recorder import Recorder, answer
@@ -162,19 +159,6 @@ async def test_no_more_than_the_limit_are_under_way(sandbox: Sandbox) -> None:
 
 async def _all(results: AsyncIterator[Any]) -> list[Any]:
     return [result async for result in results]
-
-
-async def test_results_that_nobody_looks_at_hold_the_others_back(sandbox: Sandbox) -> None:
-    """Until the caller asks for the next result, only the first `limit` requests begin."""
-    gate = Gate()
-    gate.open.set()
-    async with sandbox.session(middleware=[gate]) as pay, aclosing(pay.bulk(refunds(25), limit=3)) as results:
-        await anext(results)
-        await until(lambda: sandbox.ledger.refunds() == 3)
-        await turns(20)
-        begun = list(gate.begun)
-
-    assert ["R0", "R1", "R2"] == begun
 
 
 async def test_progress_counts_what_has_ended(pay: Session) -> None:
@@ -440,31 +424,6 @@ async def test_request_that_is_read_too_late_is_not_sent(sandbox: Sandbox, pay: 
     assert 1 == sandbox.ledger.refunds()
 
 
-async def test_many_take_no_more_memory_than_few() -> None:
-    """Requests of a generator take no memory after they have ended, besides the numbers: at most 200 bytes each."""
-
-    async def succeed(call: Call, send: Send) -> Reply:
-        del call, send
-        return Reply(200, CIMultiDict(), b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')
-
-    async def peak(pay: Session, requests: Iterable[Request[Any]]) -> int:
-        tracemalloc.start()
-        try:
-            async for result in pay.bulk(requests):
-                assert isinstance(result, Done)
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    async with connect("http://127.0.0.1:1", profile=PROFILE, middleware=[succeed]) as pay:
-        await _all(pay.bulk(refunds(20)))
-        few, many = [await peak(pay, (QueryRefund(identifier="R1") for _ in range(count))) for count in (200, 2000)]
-        numbered = await peak(pay, (refund(f"R{number:08d}") for number in range(2000)))
-
-    assert many <= 1.2 * few
-    assert numbered - many <= 2000 * 200
-
-
 async def test_one_number_for_two_things_is_no_contradiction(pay: Session) -> None:
     """One number may stand in different operations and in reads; requests without a number never clash."""
     same = [refund("T1"), CloseOrder(out_trade_no="T1"), *[QueryRefund(identifier="T1")] * 2]
@@ -484,15 +443,6 @@ async def test_invalid_option_is_refused_before_the_first_is_sent(pay: Session) 
     for option, value in wrong:
         with pytest.raises(errors.InvalidArgumentError, match=f"{option} must be"):
             pay.bulk([refund()], **{option: value})
-
-
-async def test_open_point_is_named_before_the_first_is_sent(sandbox: Sandbox) -> None:
-    """If the profile cannot send one request, none is sent."""
-    async with connect(sandbox.url, credentials=sandbox.credentials) as pay:
-        with pytest.raises(errors.NotConfiguredError, match="refund_status"):
-            pay.bulk([CreatePayment(amount=1, currency="CAD"), QueryRefund(identifier="R1")])
-
-    assert [] == sandbox.ledger.calls()
 
 
 async def test_what_is_missing_to_sign_is_named_before_the_first_is_sent(sandbox: Sandbox) -> None:
@@ -525,12 +475,6 @@ async def broken_off(pay: Session, requests: list[CreateRefund]) -> None:
         break
 
 
-async def closed(pay: Session, requests: list[CreateRefund]) -> None:
-    """Close the iterator at the first result."""
-    async with aclosing(pay.bulk(requests, limit=3)) as results:
-        await anext(results)
-
-
 async def cancelled(pay: Session, requests: list[CreateRefund]) -> None:
     """Cancel the caller at the first result."""
     first = asyncio.Event()
@@ -551,7 +495,7 @@ async def raised(pay: Session, requests: list[CreateRefund]) -> None:
         await _all(pay.bulk(requests, limit=3, on_progress=listener))
 
 
-@pytest.mark.parametrize("leave", [broken_off, closed, cancelled, raised])
+@pytest.mark.parametrize("leave", [broken_off, cancelled, raised])
 async def test_leaving_leaves_no_task(
     sandbox: Sandbox, leave: Callable[[Session, list[CreateRefund]], Awaitable[None]]
 ) -> None:
@@ -583,17 +527,6 @@ async def test_session_that_closes_refuses_what_has_not_begun(sandbox: Sandbox) 
 
     assert (10, 7, 3) == (len(found), len(refused), sandbox.ledger.refunds())
     assert {(errors.SessionClosedError, False)} == {(type(each.error), each.error.sent) for each in refused}
-
-
-async def test_journal_repeats_nothing(sandbox: Sandbox, tmp_path: Any) -> None:
-    """Requests that the journal already has are not sent again, and each has its result."""
-    async with SqliteJournal(tmp_path / "pay.db") as journal, sandbox.session(journal=journal) as pay:
-        first = await _all(pay.bulk(refunds(5)))
-        again = await _all(pay.bulk(refunds(7)))
-
-    assert [Done] * 12 == [type(result) for result in [*first, *again]]
-    assert 5 == sum(result.response.attempts == 0 for result in again)
-    assert 7 == len(sandbox.ledger.calls("refunds.create"))
 
 
 async def test_nothing_new_begins_before_retry_after_is_over() -> None:

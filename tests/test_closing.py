@@ -26,11 +26,10 @@ from payasync import (
     errors,
 )
 from payasync import session as session_module
-from payasync.clocks import Clocks, use_clocks
 from payasync.profile.sandbox_profile import PROFILE
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Recorder, answer
-from tests.inside import turns, until
-from tests.sessions import FAST, KEYS, OK, connect
+from tests.inside import turns
+from tests.sessions import FAST, KEYS, OK, begin, connect
 from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN
 
 LONG: Final = "40"
@@ -139,22 +138,6 @@ async def test_call_that_waits_raises_its_last_error(pause: Pause, *, shield: bo
     assert len(script) == len(service.requests) == ended.attempts
 
 
-async def test_call_in_its_grace_waits_on() -> None:
-    """Within the grace a call waits and makes its next attempt."""
-    use_clocks(Clocks(jitter=lambda longest: longest))
-    heard = Listener()
-    with Recorder([answer(503, b"{}")], otherwise=OK) as service:
-        pay = session(service, on_event=heard, retry=RetryPolicy(base_delay=0.1))
-        call = asyncio.ensure_future(query(pay))
-        await until(lambda: heard.told and isinstance(heard.told[-1], Retrying))
-        await pay.aclose(grace=PATIENCE)
-        done = call.done()
-        found = await call
-
-    assert done
-    assert 2 == found.attempts
-
-
 @pytest.mark.parametrize(
     ("copied", "of_copy"),
     [(lambda pay: pay.with_options(retry=FAST), True), (lambda pay: pay.for_merchant(KEYS), False)],
@@ -196,8 +179,7 @@ async def test_close_waits_for_shielded_calls() -> None:
 
     with Recorder(otherwise=SILENT) as service:
         pay = session(service, middleware=[tidy])
-        caller = asyncio.ensure_future(refund(pay, shield=True))
-        await asyncio.to_thread(service.wait_for_request)
+        caller = await begin(refund(pay, shield=True), service)
         caller.cancel()
         await asyncio.wait([caller])
         await pay.aclose()
@@ -217,24 +199,10 @@ WRITES: Final[dict[str, Callable[..., Awaitable[Response]]]] = {
 
 async def cancel(service: Recorder, call: Awaitable[Response]) -> None:
     """Cancel a call once the service has read it whole."""
-    task = asyncio.ensure_future(call)
-    await asyncio.to_thread(service.wait_for_request)
+    task = await begin(call, service)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-async def test_call_that_is_cancelled_after_the_service_read_it() -> None:
-    """A write that is cancelled after it was sent is reported as unknown; a read is not."""
-    told: list[Event] = []
-    with Recorder(otherwise=SILENT) as service:
-        async with documented(service, on_event=told.append) as pay:
-            for one in TEN:
-                await cancel(service, one.call(pay))
-
-    expected = [one.name for one in TEN if one.name not in READS]
-    assert expected == [each.operation for each in told if isinstance(each, Unknown)]
-    assert len(TEN) == len(service.requests)
 
 
 @pytest.mark.parametrize("name", WRITES)

@@ -1,6 +1,5 @@
 """README.md and docs/: links and paths exist, and lists of keys, forms and files are complete and true."""
 
-import ast
 import configparser
 import importlib
 import re
@@ -39,7 +38,6 @@ from tests.test_readme import blocks
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
-READMES: Final = (ROOT / "README.md", *sorted(ROOT.glob("examples/*/README.md")))
 PAGES: Final = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md")})
 PAGE: Final = DOCS.joinpath("reference", "profile.md").read_text(encoding="utf-8")
 DEFAULTS: Final = re.findall(r"^# default\b.*\n(?:# .*\n)*(\w+ = (?:\[\n(?: .*\n)*\]|.*))$", PAGE, re.MULTILINE)
@@ -262,22 +260,6 @@ async def test_commands_for_other_languages() -> None:
     assert re.fullmatch(rb'{"done": "Armed.*"}{"done": "Order T1 is paid."}.*T1.*', said, re.DOTALL), said
 
 
-def test_code_fits_into_a_page() -> None:
-    """A line of code, also of an included file, has at most 85 characters, because a longer one scrolls.
-
-    One text of TOML cannot be broken.
-    """
-    for page in [*READMES, *sorted(DOCS.rglob("*.md"))]:
-        text = page.read_text(encoding="utf-8")
-        fences = re.findall(r"^```(?:bash|ini|python|sql|toml|yaml)\b.*\n((?:.*\n)*?)```$", text, re.MULTILINE)
-        names = re.findall(r"^```{literalinclude} (\S+)$", text, re.MULTILINE)
-        included = [page.parent.joinpath(name).read_text(encoding="utf-8") for name in names]
-        lines = [line for block in (*fences, *included) for line in block.splitlines()]
-        long = [line for line in lines if len(line) > 85 and not re.fullmatch(r"""\w+ = (['"]).*\1""", line)]
-
-        assert [] == long, page
-
-
 def anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, its own labels, and the anchors of the pages that it includes."""
     text = page.read_text(encoding="utf-8")
@@ -392,16 +374,6 @@ def test_command_lines_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert 0 == result.exit_code, (words, result.output)
 
 
-def test_units_are_for_systemd() -> None:
-    """Each systemd unit has the sections that start it, run it and enable it."""
-    found = [unit for page in sorted(DOCS.rglob("*.md")) for unit in units(page.read_text(encoding="utf-8"))]
-
-    assert found
-    for unit in found:
-        assert ["Unit", "Service", "Install"] == unit.sections()
-        assert unit["Service"]["ExecStart"].startswith("/")
-
-
 def test_contributing_names_files_that_exist() -> None:
     """Each path in the map of CONTRIBUTING.md exists, so that a newcomer finds the rule there."""
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -432,13 +404,10 @@ def test_texts_for_users_cite_the_site() -> None:
 
     `help(payasync)` says where the pages are, and the alert rules name their page.
     """
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "payasync").rglob("*.py")]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and id(node) not in docstrings]
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "payasync").rglob("*.py"))
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
 
-    assert [] == [text for text in texts if isinstance(text, str) and re.search(r"\bdocs/.*\.md", text)]
+    assert [] == re.findall(r"""(?<!")"(?!")[^"\n]*\bdocs/[^"\n]*\.md""", sources)
     assert f"{urls['Documentation']}en/stable/" == payasync.DOCUMENTATION
     alerts = (ROOT / "examples" / "observability" / "alerts.yml").read_text(encoding="utf-8")
     assert f"\n{payasync.DOCUMENTATION}reference/service.html#orders\n" in str(payasync.__doc__)
@@ -453,13 +422,6 @@ def test_contributing_shows_the_floors() -> None:
         contracts: list[dict[str, Any]] = tomllib.load(file)["tool"]["importlinter"]["contracts"]
 
     assert contracts[0]["layers"] == shown.splitlines()
-
-
-def test_changelog_has_short_lines() -> None:
-    """Each change is one line of at most 120 characters."""
-    page = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-
-    assert [] == [line for line in page.splitlines() if len(line) > 120 or line.startswith(" ")]
 
 
 def test_every_error_is_listed() -> None:

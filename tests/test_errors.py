@@ -125,12 +125,3 @@ def test_refused_value_pickles_whatever_it_is() -> None:
     twins = pickle.loads(pickle.dumps(refused))  # noqa: S301 - made in the same line
 
     assert ["<unpicklable>", "Secret('***')", "[1]", None, True] == [twin.value for twin in twins]
-
-
-def test_add_sets_facts_of_one_error() -> None:
-    """`add` sets attributes of one error, and does not change the defaults of the class."""
-    error = errors.NoAnswerError("reset", attempts=1)
-    error.add(attempts=2, reference="T1")
-
-    assert (2, "T1") == (error.attempts, error.reference)
-    assert 0 == errors.NoAnswerError.attempts

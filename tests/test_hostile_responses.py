@@ -34,15 +34,12 @@ from tests.sessions import call_once, connect, create, query
 
 FILLER: Final = "ж"
 """A letter that no words of payasync have."""
-HOSTILE: Final = {
-    "line ends": f"\r\n2027-01-31 INFO paid{FILLER}\r\n",
-    "terminal": f"\x1b[2J\x1b]0;{FILLER}\x07\x08",
-    "overrides": f"{FILLER}\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c",
-    "C1": f"{FILLER}\x80\x85\x9b\x9f\x7f",
-    "separators": f"{FILLER}\u2028\u2029",
-    "long": FILLER * 200_000,
-    "all": f"\r\n\x1b\u202e\x9b\u2028{FILLER}" * 20_000,
-}
+ODD: Final = (
+    "\r\n2027-01-31 INFO paid\r\n\x1b[2J\x1b]0;\x07\x08\x80\x85\x9b\x9f\x7f\u2028\u2029"
+    "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
+)
+"""Line ends, terminal sequences, C1, separators and overrides."""
+HOSTILE: Final = {"odd": FILLER + ODD, "long": FILLER * 20_000, "all": f"{ODD}{FILLER}" * 1_000}
 REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 100}
 SCHEME: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex")
 CODED: Final = Profile(

@@ -2,10 +2,8 @@
 
 import asyncio
 import gc
-import logging
 import os
 import threading
-import zlib
 from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import product
@@ -20,33 +18,27 @@ from payasync import (
     Attempted,
     Call,
     CreatePayment,
-    CreateRefund,
     Credentials,
     Event,
     Idempotency,
-    OrderResponse,
-    PaymentResponse,
     Profile,
     QueryOrder,
     QueryRefund,
-    RefundResponse,
     Reply,
     Response,
     Retrying,
     RetryPolicy,
     Send,
     Session,
-    SubscriptionResponse,
     Timeouts,
     Unknown,
     errors,
 )
 from payasync.journal import SqliteJournal
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
-from tests.building import FULL
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, SILENT, Answer, Recorder, Request, answer
-from tests.sessions import FAST, KEYS, OK, OK_BODY, ONE_TRY, connect, create, query
+from tests.sessions import FAST, KEYS, OK, OK_BODY, ONE_TRY, begin, connect, create, query
 from tests.test_closing import WRITES
 from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN
 
@@ -196,11 +188,9 @@ async def test_inquiry_returns_the_call_and_the_unread_reply() -> None:
 
 
 REFUSED_AGAIN: Final[dict[str, tuple[Callable[[Session], Session], int]]] = {
-    "itself": (lambda pay: pay, 1),
     "other times": (lambda pay: pay.with_options(timeouts=Timeouts(total=9)), 1),
     "other waits": (lambda pay: pay.with_options(retry=RetryPolicy(base_delay=0, max_delay=0, quota=10)), 1),
     "other merchant": (lambda pay: pay.for_merchant(KEYS), 1),
-    "copy of a copy": (lambda pay: pay.for_merchant(KEYS).with_options(timeouts=Timeouts()), 1),
     "other budget": (lambda pay: pay.with_options(retry=RetryPolicy(base_delay=0, quota=11)), 3),
 }
 
@@ -248,8 +238,7 @@ async def test_grace_lets_a_call_finish(copied: Callable[[Session], Session], gr
     with recorder(answer(200, OK_BODY, after=go)) as service:
         pay = pay_with(service)
         copy = copied(pay)
-        flying = asyncio.create_task(create(copy))
-        await asyncio.to_thread(service.wait_for_request)
+        flying = await begin(create(copy), service)
         closing = asyncio.create_task(pay.aclose(grace=grace))
         await asyncio.sleep(0)
         with pytest.raises(errors.SessionClosedError):
@@ -273,8 +262,7 @@ async def test_grace_covers_a_call_that_made_another() -> None:
 
     with recorder(OK, answer(200, OK_BODY, after=go)) as service:
         pay = pay_with(service, middleware=[asking])
-        flying = asyncio.create_task(create(pay))
-        await asyncio.to_thread(service.wait_for_request)
+        flying = await begin(create(pay), service)
         await asyncio.to_thread(service.wait_for_request)
         closing = asyncio.create_task(pay.aclose(grace=30))
         await asyncio.sleep(0)
@@ -288,8 +276,7 @@ async def test_close_that_is_cancelled_closes_all_the_same() -> None:
     """If `aclose` is cancelled during its grace, the calls in flight are cut off, and connections are closed."""
     with recorder(SILENT) as service:
         pay = pay_with(service)
-        flying = asyncio.create_task(create(pay))
-        await asyncio.to_thread(service.wait_for_request)
+        flying = await begin(create(pay), service)
         await query(pay)
         closing = asyncio.create_task(pay.aclose(grace=60))
         await asyncio.sleep(0)
@@ -302,44 +289,6 @@ async def test_close_that_is_cancelled_closes_all_the_same() -> None:
             await asyncio.to_thread(service.wait_for_ends)
 
     assert [1, 2] == [request.connection for request in service.requests]
-
-
-async def test_settings_of_an_injected_session_are_not_applied() -> None:
-    """An injected session's redirects, decompression and `raise_for_status` are not applied. It stays open."""
-    zipped = answer(200, zlib.compress(OK_BODY), ("Content-Encoding", "deflate"))
-    moved = answer(307, b"{}", ("Location", "/elsewhere"))
-    with recorder(zipped, moved, answer(400, b'{"code":"SBX_OTHER"}')) as service:
-        async with aiohttp.ClientSession(raise_for_status=True, auto_decompress=True) as http:
-            async with pay_with(service, http=http) as pay:
-                with pytest.raises(errors.NoAnswerError) as unread:
-                    await query(pay)
-                with pytest.raises(errors.OutcomeUnknownError):
-                    await create(pay)
-                with pytest.raises(errors.ServiceError) as refused:
-                    await query(pay)
-
-            assert not http.closed
-    assert ["/payment/orderquery", "/v1/payments", "/payment/orderquery"] == [each.path for each in service.requests]
-    assert unread.value.response is not None
-    assert zlib.compress(OK_BODY) == unread.value.response.body
-    assert 400 == refused.value.http_status
-
-
-async def test_send_takes_request_objects() -> None:
-    """`send` calls the endpoint of the request object, and returns the response class of its method."""
-    kinds: dict[str, type[Response]] = {
-        "payments.create": PaymentResponse,
-        "orders.query": OrderResponse,
-        "refunds.create": RefundResponse,
-        "subscriptions.cancel": SubscriptionResponse,
-    }
-    with recorder() as service:
-        async with pay_with(service) as pay:
-            found = {name: type(await pay.send(FULL[name])) for name in kinds}
-
-    assert kinds == found
-    paths = {one.name: one.path for one in TEN}
-    assert [paths[name] for name in kinds] == [each.path for each in service.requests]
 
 
 async def test_check_refuses_as_sending_would() -> None:
@@ -627,18 +576,6 @@ async def test_environment_gives_a_proxy_if_asked_and_no_password(
     assert b"canary" not in service.received + proxy.received
 
 
-async def test_no_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests to a host that an entry of NO_PROXY names, with its port or in a range, do not go through the proxy."""
-    with Recorder() as service, Recorder() as proxy:
-        monkeypatch.setenv("http_proxy", proxy.url)
-        for entry in (f"other.example, 127.0.0.1:{service.port}", "127.0.0.1:1", "127.0.0.0/8"):
-            monkeypatch.setenv("no_proxy", entry)
-            async with connect(service, proxy="environment") as pay:
-                await create(pay)
-
-    assert (2, 1) == (len(service.requests), len(proxy.requests))
-
-
 ELSEWHERE = "http://u:canary@proxy.example:3128"
 
 
@@ -671,53 +608,24 @@ KEYED: Final = Profile(idempotency=Idempotency(header="Idempotency-Key", lifetim
 
 
 @pytest.mark.parametrize("profile", [Profile(), KEYED], ids=["no keys", "idempotency keys"])
-async def test_intent_without_a_journal(profile: Profile, caplog: pytest.LogCaptureFixture) -> None:
-    """The first write with `intent=` and no journal logs a warning, once for a session with all its copies."""
+async def test_intent_without_a_journal(profile: Profile, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The first write with `intent=` and no journal logs a warning, once for a session with all its copies.
+
+    A write with a journal or without `intent=`, and a read, log none.
+    """
     with Recorder() as service:
+        async with SqliteJournal(tmp_path / "pay.db") as journal, connect(service, journal=journal) as kept:
+            await kept.payments.create(amount=1, currency="USD", intent="invoice-42")
         async with connect(service, profile=profile) as pay:
             await create(pay)
+            await pay.request("GET", "/payment/bill", read=True)
             before = list(caplog.messages)
             for each in (pay, pay, pay.with_options(retry=ONE_TRY), pay.for_merchant(KEYS)):
                 await each.payments.create(amount=1, currency="USD", intent="invoice-42")
             await pay.request("POST", "/payment/bill", intent="invoice-42")
 
-    assert [] == before
+    assert ([], journal) == (before, pay.with_options(journal=journal).journal)
     assert [("intent_without_journal", "WARNING")] == [
         (getattr(record, "event_name", ""), record.levelname) for record in caplog.records
     ]
     assert caplog.messages[0].startswith("payments.create has an intent, but no journal remembers it: a repeat may be")
-
-
-async def test_intent_with_a_journal_and_calls_without_intent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A write with `intent=` and a journal logs no warning about it, and neither does a write or a read without one."""
-    with Recorder() as service:
-        async with SqliteJournal(tmp_path / "pay.db") as journal, connect(service, journal=journal) as pay:
-            await pay.payments.create(amount=1, currency="USD", intent="invoice-42")
-        async with connect(service) as bare:
-            await bare.payments.create(amount=1, currency="USD", timeout=30)
-            await bare.request("GET", "/payment/bill", read=True)
-
-    assert [None, journal, journal] == [each.journal for each in (bare, pay, bare.with_options(journal=journal))]
-    assert [] == [record for record in caplog.records if record.levelno >= logging.WARNING]
-
-
-async def test_call_in_flight_holds_its_values_once() -> None:
-    """A call that waits for its response holds one `Call` and no request object, because many calls may wait."""
-    held: list[tuple[int, int]] = []
-    gc.collect()
-    with Recorder(otherwise=SILENT) as service:
-        async with connect(service, profile=SANDBOX) as pay:
-            waiting: list[asyncio.Future[RefundResponse]] = []
-            for number in ("R1", "R2"):
-                call = pay.refunds.create(out_trade_no="T1", out_refund_no=number, total_amt=2, refund_amt=1)
-                waiting.append(asyncio.ensure_future(call))
-                await asyncio.to_thread(service.wait_for_request)
-                kinds = [type(each) for each in gc.get_objects()]
-                held.append((kinds.count(Call), kinds.count(CreateRefund)))
-            for each in waiting:
-                each.cancel()
-            await asyncio.wait(waiting)
-
-    (calls, requests), later = held
-    assert (calls + 1, requests) == later
-    assert 0 == requests

@@ -133,17 +133,6 @@ def test_event() -> None:
     assert {"head"} == set(document())
 
 
-def test_values_that_the_service_signs() -> None:
-    """Nulls, booleans and numbers are signed as the profile says."""
-    scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", skip_null=False, booleans="json", numbers="text")
-    profile = evolve(BODY, signature=scheme)
-    signed = sign({"no": "T1", "note": None, "vip": True, "rate": 1e-7}, profile=profile)
-    text = "at=2027-01-15T08:00:00.000Z&no=T1&note=null&rate=1e-07&vip=true"
-
-    assert hmac_sha256(text, "own signing key 1") == json.loads(signed.raw)["head"]["data"]["sign"]
-    assert believed(signed, profile).verified
-
-
 @pytest.mark.parametrize("seed", [None, *range(12)])
 def test_in_any_dialect(seed: int | None, tmp_path: Path) -> None:
     """A receiver with the same profile and credentials accepts the notification, and refuses a changed one."""
