@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from tests.postgres import NOBODY
+from tests.postgres import NOBODY, await_line
 
 PORT: Final = 6432
 """The number in the name of its socket; it listens on no port."""
@@ -54,13 +54,7 @@ def pooled_dsn(postgres_dsn: str) -> Generator[str]:
         user: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if root else {}
         with subprocess.Popen([path, str(settings)], stderr=subprocess.PIPE, text=True, **user) as process:
             assert process.stderr is not None
-            said = ""
-            for line in process.stderr:
-                said += line
-                if STARTED in line:
-                    break
-            else:
-                pytest.fail(f"{path} did not start:\n{said}")
+            await_line(process.stderr, STARTED, path)
             # Otherwise it would wait at some moment until somebody reads what it says.
             Thread(target=process.stderr.read, daemon=True).start()
             yield make_conninfo(postgres_dsn, host=folder, port=PORT)

@@ -13,7 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import psycopg
 import pytest
@@ -89,6 +89,16 @@ class Server:
         if (self.folder / "data" / "postmaster.pid").exists():
             self.stop()
         shutil.rmtree(self.folder)
+
+
+def await_line(stream: IO[str], text: str, program: str) -> None:
+    """Read what a program says as it starts, up to a line that contains a text; fail if it ends before."""
+    said = list[str]()
+    for line in stream:
+        said.append(line)
+        if text in line.lower():
+            return
+    pytest.fail(f"{program} did not start:\n{''.join(said)}")
 
 
 @contextmanager

@@ -17,6 +17,8 @@ import pytest
 import redis
 from attrs import frozen
 
+from tests.postgres import await_line
+
 GIVEN: Final = "PAYASYNC_TEST_REDIS"
 READY: Final = "ready to accept connections"
 UNTIL_LEFT: Final = '"$@" & cat >/dev/null; kill $!; wait'
@@ -59,13 +61,7 @@ def running(path: str) -> Generator[str]:
         command = ["sh", "-c", UNTIL_LEFT, "sh", path, *own]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            told = ""
-            for line in process.stdout:
-                told += line
-                if READY in line.lower():
-                    break
-            else:
-                pytest.fail(f"{path} did not start:\n{told}")
+            await_line(process.stdout, READY, path)
             yield f"unix://{socket}?db="
             process.communicate()
 

@@ -9,7 +9,8 @@ import gzip
 import json
 import logging
 import pickle
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -361,10 +362,11 @@ async def test_closed_sessions(ask: Ask) -> None:
 @some_asks
 @pytest.mark.parametrize("failing", [RESET, None], ids=["reset", "unsent"])
 async def test_reports_made_by_a_layer(failing: Answer | None, ask: Ask) -> None:
-    """An error that reaches a user's layer, or is handled as `on_event` fails, shows nothing of the layers below."""
-    reports: list[str] = []
+    """An error that reaches a user's layer shows nothing of the layers below it, and none reaches `on_event`."""
+    reports, handled = list[str](), list[BaseException | None]()
 
     def on_event(event: Event) -> None:
+        handled.append(sys.exception())
         raise ValueError(type(event).__name__)
 
     async def reporting(call: Call, send: Send) -> Reply:
@@ -378,6 +380,7 @@ async def test_reports_made_by_a_layer(failing: Answer | None, ask: Ask) -> None
         await failure(session(service.url, Recording(), middleware=[reporting, reporting], on_event=on_event), ask)
 
     assert len(reports) > 1
+    assert {None} == set(handled)
     assert [] == leaks("".join(reports), service)
 
 
@@ -454,13 +457,6 @@ async def test_refused_arguments() -> None:
     assert not any(isinstance(getattr(each, "value", None), Mapping) for each in raised)
 
 
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
-    """Return a journal."""
-    async with SqliteJournal(tmp_path / "pay.db") as made:
-        yield made
-
-
 @pytest.mark.parametrize("ask", [ASKS[name] for name in ("refund", "subscription", "shielded")])
 async def test_journalled_writes(ask: Ask, tmp_path: Path) -> None:
     """With a journal, the errors of two equal writes show no request, and neither does that of a closed journal."""
@@ -491,13 +487,14 @@ async def test_keep_with_a_bug(tmp_path: Path) -> None:
     assert "keep" == list(frames_of(error))[-1].f_code.co_name
 
 
-async def test_queued_writes(journal: SqliteJournal) -> None:
+async def test_queued_writes(tmp_path: Path) -> None:
     """The journal does not queue a customer's details, and a queued refund that fails shows nothing."""
-    with pytest.raises(errors.InvalidArgumentError) as refused:
-        await journal.add(CreateSubscription(**SUBSCRIPTION), merchant="M1")
-    queued = await journal.add(CreateRefund(**REFUND), merchant="M1")
     with Recorder(otherwise=RESET) as service:
-        error = await failure(session(service.url, Recording(), journal=journal), lambda pay: pay.execute(queued))
+        async with SqliteJournal(tmp_path / "pay.db") as journal:
+            with pytest.raises(errors.InvalidArgumentError) as refused:
+                await journal.add(CreateSubscription(**SUBSCRIPTION), merchant="M1")
+            queued = await journal.add(CreateRefund(**REFUND), merchant="M1")
+            error = await failure(session(service.url, Recording(), journal=journal), lambda pay: pay.execute(queued))
 
     assert isinstance(error, errors.OutcomeUnknownError)
     assert [] == leaks(report(refused.value) + report(error), service)

@@ -49,10 +49,7 @@ CODED: Final = Profile(
     refund_status=Parameter("outRefundNo"),
 )
 LIVE: Final = evolve(CODED, answer=evolve(CODED.answer, must={"live": True}))
-SIGNED: Final = Profile(
-    signature=SCHEME,
-    answer=AnswerShape(signature="sign", refund_status="state"),
-)
+SIGNED: Final = Profile(signature=SCHEME, answer=AnswerShape(signature="sign", refund_status="state"))
 PLACES: Final[dict[str, tuple[Profile, int, Callable[[str], object]]]] = {
     "message": (CODED, 400, lambda text: {"code": "NO", "why": text}),
     "message in doubt": (CODED, 503, lambda text: {"code": "BUSY", "why": text}),

@@ -86,19 +86,16 @@ def test_failing_later(order):
 """
 
 OWN_PROFILE: Final = """
-import asyncio
 import pytest
 from attrs import evolve
 from payasync.sandbox import PROFILE
 
 @pytest.fixture
 def payasync_profile():
-    return evolve(PROFILE, name="mine", fields={**PROFILE.fields, "return_url": "backTo"})
+    return evolve(PROFILE, name="mine")
 
 def test_profile(payasync_sandbox, payasync_session):
-    assert "mine" == payasync_sandbox.profile.name
-    order = asyncio.run(payasync_session.orders.place(total_amt=1, currency="CAD", return_url="http://127.0.0.1/back"))
-    assert "http://127.0.0.1/back" == payasync_sandbox.customer.authorize(order)
+    assert "mine" == payasync_sandbox.profile.name == payasync_session.profile.name
 """
 
 FAULTS: Final = """

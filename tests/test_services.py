@@ -8,7 +8,7 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Iterator
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -182,20 +182,6 @@ def test_signatures_bind_to_the_merchant(service: str) -> None:
     grounds = shared if service == "cedar" else f"{by} its key, which no other merchant has (assumed). {IF_SHARED}"
     kinds = ("payment", "refund", "subscription")
     assert [] == [kind for kind in kinds if not facts[kind].startswith(grounds)]
-
-
-async def test_cedar_names_the_merchant() -> None:
-    """As in Cedar's document, each notification has `mchid`, which alone says whose it is."""
-    async with Sandbox(profile_of("cedar")) as sandbox, sandbox.receiver() as recorder:
-        sandbox.webhook_url = recorder.url
-        await sandbox.given.paid_order(total_amt=450)
-        await sandbox.given.subscription("monthly")
-        await sandbox.clock.advance(timedelta(days=31))
-        await sandbox.settle()
-
-    told = [json.loads(each.body)["resource"]["mchid"] for each in recorder.received]
-    assert len(told) > 1
-    assert {sandbox.credentials.merchant_id} == {*told}
 
 
 async def story(profile: Profile, folder: Path) -> list[str]:

@@ -10,7 +10,8 @@ import pytest
 from attrs import evolve
 from standardwebhooks import Webhook
 
-from payasync import Credentials, Secret, SignedHeader, SortedPairs, errors
+from payasync import Credentials, Secret, SignedHeader, SortedPairs
+from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, NotConfiguredError
 from payasync.notifications.verification import verify
 from payasync.profile.profile import Profile
 from payasync.profile.schema import NotificationShape
@@ -149,7 +150,7 @@ def test_in_any_dialect(seed: int | None, tmp_path: Path) -> None:
     signed = sign(data, profile=profile, credentials=keys, kind="payment", key=key)
 
     assert believed(signed, profile, keys).verified
-    with pytest.raises(errors.InvalidSignatureError):
+    with pytest.raises(InvalidSignatureError):
         believed(evolve(signed, raw=signed.raw.replace(b"450", b"451")), profile, keys)
 
 
@@ -205,7 +206,7 @@ class Asynchronous(Own):
 def test_scheme_must_be_a_plain_function() -> None:
     """A scheme that does not return a text is refused, and no coroutine is left behind."""
     scheme: Any = Asynchronous()
-    with pytest.raises(errors.ConfigurationError, match="plain function that returns a text") as refused:
+    with pytest.raises(ConfigurationError, match="plain function that returns a text") as refused:
         sign(profile=evolve(BODY, signature=scheme), credentials=Credentials("M1", service_keys="service key number 0"))
 
     assert "signature" == refused.value.field
@@ -220,31 +221,23 @@ def shaped(**changes: Any) -> dict[str, Any]:
     return {"profile": evolve(BODY, notification=evolve(SHAPE, **changes))}
 
 
-REFUSED: Final[list[tuple[dict[str, Any], type[errors.ConfigurationError | errors.InvalidArgumentError], str]]] = [
-    *(({"data": data}, errors.InvalidArgumentError, "data") for data in ([1], None, {"a": float("nan")}, {1: "a"})),
-    ({"kind": "payments"}, errors.InvalidArgumentError, "kind"),
-    *(({"time": time}, errors.InvalidArgumentError, "time") for time in NO_TIMES),
-    *(({"profile": PROFILE, "id": name}, errors.InvalidArgumentError, "id") for name in ("a b", "", "a\r\nb")),
-    ({"data": {"amt": 4.5}}, errors.InvalidArgumentError, "amt"),
-    (shaped(time="head.data.no.at"), errors.InvalidArgumentError, "data"),
-    ({"profile": Profile()}, errors.NotConfiguredError, "notification.verification"),
-    (shaped(signature=""), errors.NotConfiguredError, "notification.signature"),
-    ({"profile": evolve(BODY, signature=None)}, errors.NotConfiguredError, "signature"),
-    (
-        {"profile": evolve(BODY, signature=SortedPairs(encoding="hex"))},
-        errors.NotConfiguredError,
-        "signature.algorithm",
-    ),
-    ({**shaped(kind=""), "event": "PAID"}, errors.NotConfiguredError, "notification.kind"),
-    ({"kind": "refund"}, errors.NotConfiguredError, "notification.kinds.refund"),
-    ({"credentials": Credentials("M1")}, errors.ConfigurationError, "credentials.service_keys"),
-    (
-        {"credentials": Credentials("M1"), "profile": PROFILE},
-        errors.ConfigurationError,
-        "credentials.notification_keys",
-    ),
-    ({"profile": evolve(BODY, signature=ED25519)}, errors.ConfigurationError, "key"),
-    ({"key": Secret("canary!"), "profile": PROFILE}, errors.ConfigurationError, "credentials.notification_keys"),
+REFUSED: Final[list[tuple[dict[str, Any], type[ConfigurationError | InvalidArgumentError], str]]] = [
+    *(({"data": data}, InvalidArgumentError, "data") for data in ([1], None, {"a": float("nan")}, {1: "a"})),
+    ({"kind": "payments"}, InvalidArgumentError, "kind"),
+    *(({"time": time}, InvalidArgumentError, "time") for time in NO_TIMES),
+    *(({"profile": PROFILE, "id": name}, InvalidArgumentError, "id") for name in ("a b", "", "a\r\nb")),
+    ({"data": {"amt": 4.5}}, InvalidArgumentError, "amt"),
+    (shaped(time="head.data.no.at"), InvalidArgumentError, "data"),
+    ({"profile": Profile()}, NotConfiguredError, "notification.verification"),
+    (shaped(signature=""), NotConfiguredError, "notification.signature"),
+    ({"profile": evolve(BODY, signature=None)}, NotConfiguredError, "signature"),
+    ({"profile": evolve(BODY, signature=SortedPairs(encoding="hex"))}, NotConfiguredError, "signature.algorithm"),
+    ({**shaped(kind=""), "event": "PAID"}, NotConfiguredError, "notification.kind"),
+    ({"kind": "refund"}, NotConfiguredError, "notification.kinds.refund"),
+    ({"credentials": Credentials("M1")}, ConfigurationError, "credentials.service_keys"),
+    ({"credentials": Credentials("M1"), "profile": PROFILE}, ConfigurationError, "credentials.notification_keys"),
+    ({"profile": evolve(BODY, signature=ED25519)}, ConfigurationError, "key"),
+    ({"key": Secret("canary!"), "profile": PROFILE}, ConfigurationError, "credentials.notification_keys"),
 ]
 
 

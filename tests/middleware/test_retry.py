@@ -177,12 +177,7 @@ async def test_foreign_error_after_a_write_was_sent() -> None:
             assert 1 == len(end.calls)
 
 
-DENIALS: Final = (
-    errors.NotSentTimeoutError,
-    errors.InvalidArgumentError,
-    errors.ConfigurationError,
-    errors.ServiceError,
-)
+DENIALS: Final = (errors.NotSentTimeoutError, errors.InvalidArgumentError, errors.ServiceError)
 
 
 async def test_what_denies_a_write_that_was_sent() -> None:

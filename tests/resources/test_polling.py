@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import json
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, cast
 
@@ -300,37 +299,26 @@ async def test_state_that_the_profile_does_not_map() -> None:
         assert (expected, []) == (caught.value.field, query.times)
 
 
-WAITS: Final[dict[str, tuple[Callable[[Session], Awaitable[Response]], str, str]]] = {
-    "orders": (lambda pay: pay.orders.wait("T1", until="paid", timeout=5), "SBX_PAID", "/payment/orderquery"),
-    "payments": (lambda pay: pay.payments.wait("T1", until="paid", timeout=5), "SBX_PAID", "/payment/status"),
-    "refunds": (
-        lambda pay: pay.refunds.wait("R1", until="succeeded", timeout=5),
-        "SBX_SUCCEEDED",
-        "/payment/refund/status",
-    ),
-}
+WAITS: Final = (
+    ("orders", "T1", "paid", "/payment/orderquery"),
+    ("payments", "T1", "paid", "/payment/status"),
+    ("refunds", "R1", "succeeded", "/payment/refund/status"),
+)
 
 
 async def test_response_about_another_ends_no_wait() -> None:
     """A response about another order, payment or refund does not end `wait`: the query is sent again, and says why."""
-    for name in WAITS:
+    settings: dict[str, Any] = {"credentials": CREDENTIALS, "profile": SANDBOX, "retry": RetryPolicy(base_delay=0)}
+    for name, number, state, path in WAITS:
         retries: list[Any] = []
-        call, state, path = WAITS[name]
         other, right = (
-            answer(200, json.dumps({"code": "SBX_OK", "status": state, **numbers}).encode())
+            answer(200, json.dumps({"code": "SBX_OK", "status": f"SBX_{state.upper()}", **numbers}).encode())
             for numbers in ({"outTradeNo": "T0", "outRefundNo": "R0"}, {"outTradeNo": "T1", "outRefundNo": "R1"})
         )
         with Recorder([other, other, right]) as service:
-            async with Session(
-                service.url,
-                credentials=CREDENTIALS,
-                profile=SANDBOX,
-                retry=RetryPolicy(base_delay=0),
-                on_event=retries.append,
-            ) as pay:
-                found = await call(pay)
+            async with Session(service.url, on_event=retries.append, **settings) as pay:
+                found = await getattr(pay, name).wait(number, until=state, timeout=5)
 
         assert [True] * 2 == ["0 in the response" in each.reason for each in retries if isinstance(each, Retrying)]
-        assert ("T1", "R1", 3) == (found["outTradeNo"], found["outRefundNo"], found.attempts)
-        assert found.state in {"paid", "succeeded"}
+        assert ("T1", "R1", state, 3) == (found["outTradeNo"], found["outRefundNo"], found.state, found.attempts)
         assert [path] * 3 == [each.path for each in service.requests]

@@ -84,6 +84,17 @@ async def test_closing() -> None:
     assert isinstance(ended, TimeoutError)
 
 
+async def test_a_connection_that_came_late_is_used(time: Time) -> None:
+    """If a connection is there, `Timeouts.connect` no longer bounds the call."""
+    attempt = call()
+    with bounds(attempt) as deadline:
+        deadline.connect()
+        time.block(31)
+        deadline.begin()
+
+    assert attempt.progress.begun
+
+
 @pytest.mark.parametrize("why", ["too late", "given up", "cancelled", "its lease is over"])
 async def test_what_must_not_begin(why: str) -> None:
     """A write does not begin if it is too late, aborted or cancelled, or if its lease is over."""

@@ -31,11 +31,7 @@ BILL = custom_operation("GET", "/bill", read=True)
 @asynccontextmanager
 async def transport(url: str, **settings: Any) -> AsyncGenerator[Transport]:
     """Yield a transport, and close it afterwards."""
-    pools = PoolSettings(
-        tls=settings.pop("tls", None),
-        max_connections=settings.pop("connections", 10),
-        headers={},
-    )
+    pools = PoolSettings(tls=None, max_connections=settings.pop("connections", 10), headers={})
     chosen: dict[str, Any] = {"proxy": None, "max_response_bytes": 1000} | settings
     made = Transport(URL(url), pools=pools, **chosen)
     try:
