@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 from attrs import NOTHING, Attribute, fields
 
-from payasync.endpoints import ARGUMENTS, FURTHER, TEXTS, custom_operation
+from payasync.endpoints import ARGUMENTS, FURTHER, custom_operation
 from payasync.errors import InvalidArgumentError
 from payasync.profile.schema import OPEN_FIELDS
 from payasync.strict_json import Absent
@@ -32,13 +32,6 @@ def test_open_arguments_are_the_profiles_fields() -> None:
     points = {each.point for arguments in ARGUMENTS.values() for each in arguments}
 
     assert {"", *OPEN_FIELDS} == points
-
-
-def test_texts() -> None:
-    """Amounts, dates and objects are not texts, so they have no length."""
-    others = {each.name for arguments in ARGUMENTS.values() for each in arguments} - TEXTS
-
-    assert {"amount", "total_amt", "refund_amt", "start_date", "customer"} == others
 
 
 def test_custom_path_is_accepted_unchanged() -> None:

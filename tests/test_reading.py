@@ -80,7 +80,6 @@ async def test_another_amount_is_not_believed() -> None:
 
 UNUSABLE: Final = {
     "empty": (answer(200, b" \r\n"), "an empty response"),
-    "nothing": (answer(200, b""), "an empty response"),
     "HTML": (answer(200, HTML, kind="text/html"), "an HTML page"),
     "text": (answer(200, b"default backend"), "a response that is not JSON of at most 32 levels"),
     "cut": (answer(200, BODY[:-1]), "a response that is not JSON of at most 32 levels"),

@@ -242,7 +242,10 @@ PROVEN_ABSENT: Final[dict[str, tuple[float, float, list[Any], str, list[float], 
 
 
 async def test_quarantine() -> None:
-    """A write is sent again only if a query after the quarantine of the last lost attempt says "not found"."""
+    """A write is sent again only if a query after the quarantine of the last lost attempt says "not found".
+
+    All attempts and queries share one deadline.
+    """
     for quarantine, seconds, ends, expected, waits, result in PROVEN_ABSENT.values():
         profile = evolve(QUARANTINED, recovery=Recovery(quarantine=quarantine))
         hours, end = Hours(now=START, share=0.0 if seconds else 1.0), way(*ends)
@@ -257,7 +260,7 @@ async def test_quarantine() -> None:
             assert len(ends) == reply.attempts
 
         assert (list(expected), waits, result) == (names(end), hours.waits, ended)
-        assert {"R1"} == {call.reference for call in end.calls}
+        assert {("R1", START + 200.0)} == {(call.reference, call.deadline) for call in end.calls}
 
 
 async def test_refusal_after_a_lost_attempt() -> None:
@@ -385,3 +388,13 @@ def test_queries_use_the_reserve_last() -> None:
     quota = Quota(100)
 
     assert [*[True] * 20, False] == [quota.take(RETRY_COST, asking=True) for _ in range(21)]
+
+
+async def test_used_before_under_a_key() -> None:
+    """Under a key, "used before" means that an earlier attempt is in progress: it is waited for, and not recorded."""
+    profile = evolve(PROFILE, idempotency=Idempotency(header="Key"))
+    keyed = questioned(profile, CREATE_PAYMENT, reference=None).with_idempotency_key("k")
+    hours, ends = Hours(now=START), way(reply({}, 409), reply({}, 409, {"Retry-After": "7"}), reply({}))
+    done = await layer(hours=hours)(keyed, ends.send)
+
+    assert (3, [0.5, 7.0], False) == (done.attempts, hours.waits, keyed.progress.used_before)
