@@ -138,9 +138,7 @@ async def test_time_must_be_a_time() -> None:
     for at in ["soon", "2026-01-01T00:00:00", ""]:
         signature = hmac_sha256(f"{at}\nn1\n{PAID.decode()}\n", KEY)
         given = [("Signature", f"t={at},s=v1-{signature}"), ("Nonce", "n1")]
-        with pytest.raises(
-            InvalidSignatureError, match=r"cannot be checked: Signature:t is not within answer\.tolerance"
-        ):
+        with pytest.raises(InvalidSignatureError, match=r"Signature:t is not within answer\.tolerance"):
             await queried(answer(200, PAID, *given))
 
 
@@ -212,12 +210,9 @@ def test_session_needs_what_only_a_response_says() -> None:
 def test_header_covers_the_whole_body() -> None:
     """A signature in a header covers nested values and each name, whatever the scheme leaves out of sorted pairs."""
     pairs = SortedPairs(algorithm="hmac-sha256", encoding="hex", exclude=("sign", "data"), nested="omit")
-    profile = evolve(PROFILE, signature=pairs)
+    profile, own = evolve(PROFILE, signature=pairs), Credentials("M1", signing_key=OWN)
 
-    assert (
-        profile
-        is Session("https://pay.example", credentials=Credentials("M1", signing_key=OWN), profile=profile).profile
-    )
+    assert profile is Session("https://pay.example", credentials=own, profile=profile).profile
 
 
 async def test_missing_keys_are_named() -> None:

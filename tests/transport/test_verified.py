@@ -81,6 +81,23 @@ async def test_a_context_that_is_weakened_later() -> None:
             assert (1, 1) == (len(service.requests), len(service.connections))
 
 
+async def test_a_context_that_is_weakened_on_the_way() -> None:
+    """If the context is weakened during the handshake, the connection is not used."""
+    tls = default_tls()
+
+    def opened(_: object) -> socket.socket:
+        unverified(tls)
+        return socket.socket()
+
+    connector = aiohttp.TCPConnector(socket_factory=opened)
+    with Recorder(tls=server_tls()) as service:
+        async with aiohttp.ClientSession(connector=connector) as http, session(service.url, http=http, tls=tls) as pay:
+            error = await refused(pay)
+
+    assert "tls must verify" in str(error)
+    assert (1, b"") == (len(service.connections), service.received)
+
+
 async def test_weak_ciphers_that_are_set_later() -> None:
     """A connection without a certificate, or without encryption, is not used."""
     for ciphers in ["aNULL:!eNULL", "eNULL:!aNULL"]:
