@@ -13,6 +13,7 @@ from attrs import evolve
 from multidict import CIMultiDict
 
 from payasync import CreateRefund, Endpoint, OutcomeUnknownError, States
+from payasync.clocks import Clocks, use_clocks
 from payasync.evidence.age import Posted, age_of
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.session import Session
@@ -152,7 +153,8 @@ async def test_queries_ask_caches_to_stay_out() -> None:
 
 
 async def waited(answers: list[Answer], until: Any) -> Any:
-    """Return how a wait for a refund ends."""
+    """Return how a wait for a refund ends, whose polls come at once."""
+    use_clocks(Clocks(jitter=lambda _: 0.0))
     with Recorder(answers, otherwise=DONE) as service:
         async with Session(service.url, credentials=KEYS, profile=STATED) as pay:
             return await pay.refunds.wait("R1", until=until, timeout=5)

@@ -81,7 +81,8 @@ async def test_code_that_repeats_the_status() -> None:
 
 async def test_page_refuses_nothing() -> None:
     """A hop's 4xx leaves a write in doubt, also a 429, and the error says how to list the status."""
-    for status, page in product([400, 403, 404, 422, 409, 418, 429], PAGES.values()):
+    statuses = product([400, 403, 404, 422, 409, 418, 429], (PAGES["html"],))
+    for status, page in (*statuses, *product((404, 429), PAGES.values())):
         found, sends = await refunded(Recorder(otherwise=answer(status, page.replace(b"404", b"%d" % status))))
         hint = f"list {status} in http.uncoded of the profile if your service sends this itself"
 
