@@ -1,6 +1,5 @@
 import base64
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -79,17 +78,6 @@ def test_reads_pem_and_base64() -> None:
 
             for other in (public_pem(pair), public, in_lines(public)):
                 assert asymmetric.verify(name, b"message", signature, Secret(other))
-
-
-def test_openssl_agrees_on_ed25519(openssl: OpenSSL, tmp_path: Path) -> None:
-    """An Ed25519 signature of `openssl` verifies, and payasync makes the same signature."""
-    openssl("genpkey", "-algorithm", "ED25519", "-out", "private.pem")
-    public = openssl("pkey", "-in", "private.pem", "-pubout").decode()
-    signing = ("pkeyutl", "-sign", "-rawin", "-inkey", "private.pem", "-in", "text")
-    signature = openssl(*signing, text="totalAmt=450")
-
-    assert asymmetric.verify("ed25519", b"totalAmt=450", signature, Secret(public))
-    assert signature == asymmetric.sign("ed25519", Secret((tmp_path / "private.pem").read_text()), b"totalAmt=450")
 
 
 def test_reads_a_traditional_rsa_key() -> None:

@@ -2,7 +2,6 @@ import base64
 import enum
 import hmac
 import itertools
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +20,7 @@ from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfigu
 from payasync.signing.algorithms import ALGORITHMS
 from payasync.signing.schemes import FREE_TEXT, IDENTIFIERS, SortedPairs, Template, UnsignedRequest
 from payasync.strict_json import ExactNumber
+from tests.profile.refusal import shown
 
 PATH: Final = "/payment/refund"
 KEY: Final = Secret("signing key of M1")
@@ -190,46 +190,21 @@ def test_openssl_makes_the_same_hmac(
     assert encode(raw) == sign(FIELDS, algorithm=f"hmac-{digest}", encoding=encoding)
 
 
-@pytest.mark.parametrize(
-    ("options", "signed"),
-    [
-        ({"key_param": "key"}, f"{SIGNED_TEXT}&key={KEY.reveal()}"),
-        ({"key_param": "key", "separator": "|"}, f"{SIGNED_TEXT}|key={KEY.reveal()}".replace("&", "|")),
-        ({"key_param": "key", "append_path": True}, f"{SIGNED_TEXT}&key={KEY.reveal()}/payment/refund"),
-    ],
-    ids=str,
-)
-def test_openssl_makes_the_same_md5(options: dict[str, Any], signed: str, openssl: OpenSSL) -> None:
-    """The MD5 signature is the digest that `openssl` makes of the text with the key in it."""
-    raw = openssl("dgst", "-md5", "-binary", "text", text=signed)
-
-    assert raw.hex() == sign(FIELDS, algorithm="md5", **options)
-
-
-@pytest.mark.parametrize("prehash", ["sha256", "sha256-hex"])
-def test_openssl_makes_the_same_prehash(prehash: str, openssl: OpenSSL, tmp_path: Path) -> None:
-    """`prehash` signs the SHA-256 of the whole text, key and path included, as bytes or as lower-case hex."""
-    whole = f"{SIGNED_TEXT}&key={KEY.reveal()}{PATH}"
-    digest = openssl("dgst", "-sha256", "-binary", "text", text=whole)
-    (tmp_path / "digest").write_bytes(digest if prehash == "sha256" else digest.hex().encode())
-    raw = openssl("dgst", "-sha512", "-hmac", KEY.reveal(), "-binary", "digest")
-    options: dict[str, Any] = {"algorithm": "hmac-sha512", "prehash": prehash, "key_param": "key", "append_path": True}
-
-    assert raw.hex() == sign(FIELDS, **options)
-
-
 @pytest.mark.parametrize("prehash", ["", "sha256", "sha256-hex"])
 @pytest.mark.parametrize(("algorithm", "digest"), [("rsa-sha256", "-sha256"), ("rsa-sha512", "-sha512")])
 def test_openssl_and_we_verify_each_other(
     algorithm: str, digest: str, prehash: str, openssl: OpenSSL, tmp_path: Path
 ) -> None:
-    """With RSA, `openssl` verifies signatures of payasync, and payasync verifies those of `openssl`."""
+    """With RSA, `openssl` verifies signatures of payasync, and payasync verifies those of `openssl`.
+
+    `prehash` signs the SHA-256 of the whole text, path included, as bytes or as lower-case hex.
+    """
     signing, verifying = RSA_PAIR
     (tmp_path / "private.pem").write_text(signing.reveal())
     (tmp_path / "public.pem").write_text(verifying.reveal())
-    rsa_scheme = scheme(algorithm=algorithm, encoding="base64", prehash=prehash)
-    hashed = openssl("dgst", "-sha256", "-binary", "text", text=SIGNED_TEXT)
-    signed = {"": SIGNED_TEXT.encode(), "sha256": hashed, "sha256-hex": hashed.hex().encode()}[prehash]
+    rsa_scheme = scheme(algorithm=algorithm, encoding="base64", prehash=prehash, append_path=True)
+    hashed = openssl("dgst", "-sha256", "-binary", "text", text=f"{SIGNED_TEXT}{PATH}")
+    signed = {"": f"{SIGNED_TEXT}{PATH}".encode(), "sha256": hashed, "sha256-hex": hashed.hex().encode()}[prehash]
     (tmp_path / "signed").write_bytes(signed)
     theirs = openssl("dgst", digest, "-sign", "private.pem", "signed")
     ours = rsa_scheme.sign(FIELDS, path=PATH, key=signing)
@@ -431,16 +406,6 @@ def test_flipped_field_fails(algorithm: str, fields: dict[str, Any], name: str) 
     assert [False] * 3 == [signer.verify(fields, signature, path=PATH, key=verifying) for fields in forged]
 
 
-def test_path_is_signed_where_it_is_appended() -> None:
-    """With `append_path`, a signature for one endpoint does not verify for another."""
-    for algorithm in ALGORITHMS:
-        signing, verifying = PAIRS[algorithm]
-        signer = complete(algorithm, append_path=True)
-        signature = signer.sign(FIELDS, path="/payment/orderquery", key=signing)
-
-        assert not signer.verify(FIELDS, signature, path="/payment/closeorder", key=verifying)
-
-
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @often(25, shared_by=len(ALGORITHMS) * len(ENCODINGS))
@@ -539,36 +504,36 @@ def test_nesting_without_end_is_refused() -> None:
 DELIMITERS: Final = "it must be free of '&' and '='"
 
 
-def test_delimiter_outside_free_text_is_refused() -> None:
-    """Only free texts and URLs may hold `&` and `=`, because elsewhere one field could pass for two."""
-    cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-        *(({name: "x&totalAmt=1"}, {}, DELIMITERS) for name in sorted(IDENTIFIERS | {"currency", "sceneType"})),
-        *(({"customer": value}, {}, DELIMITERS) for value in ("a&b", "a=b", "=", "&")),
-        # No name holds a delimiter, whatever the profile allows in values.
-        *(({name: "x"}, {"allow_delimiters": [name]}, DELIMITERS) for name in ("a&b", "a=b", "=", "&")),
-        ({"currency": "a|b"}, {"separator": "|"}, "it must be free of '|' and '='"),
-        ({"customer": {"mail": "a=b&c"}}, {"nested": "json"}, DELIMITERS),
-    ]
-    for fields, options, rule in cases:
+FREE_URL: Final = "https://a.example/?b=c&d=e"
+UNICODE: Final = "it must be valid Unicode"
+ALLOW: Final = "Leave it out, or name it in the profile's signature.allow_delimiters if it holds free text or a URL"
+CHANGE: Final = "Leave it out, or change the profile's signature"
+NO_TEXT: Final[list[tuple[dict[str, Any], dict[str, Any], str, str]]] = [
+    *(({name: "x&totalAmt=1"}, {}, DELIMITERS, CHANGE) for name in sorted(IDENTIFIERS)),
+    *(({"customer": value}, {}, DELIMITERS, ALLOW) for value in ("a&b", "a=b", "=", "&")),
+    ({"payUrl": FREE_URL}, {}, DELIMITERS, ALLOW),
+    # No name holds a delimiter, whatever the profile allows in values.
+    *(({name: "x"}, {"allow_delimiters": [name]}, DELIMITERS, CHANGE) for name in ("a&b", "a=b", "=", "&")),
+    ({"currency": "a|b"}, {"separator": "|"}, "it must be free of '|' and '='", ALLOW),
+    ({"customer": {"mail": "a=b&c"}}, {"nested": "json"}, DELIMITERS, ALLOW),
+    # A lone surrogate has no UTF-8 bytes to sign.
+    *((fields, {}, UNICODE, CHANGE) for fields in ({"body": "\ud800"}, {"\udfff": "x"}, {"\ud800": "\udc00"})),
+    ({"fee": FLOAT}, {}, "it must be ", CHANGE),
+]
+"""Fields, the options of the scheme, the broken rule, and the advice."""
+
+
+def test_text_that_cannot_be_signed() -> None:
+    """A text that could pass for two fields, or has no bytes, is refused. The error gives advice, and shows no key."""
+    for fields, options, rule, advice in NO_TEXT:
         with pytest.raises(InvalidArgumentError) as caught:
-            sign(fields, **options)
-
-        assert str(caught.value).startswith(f"the field {next(iter(fields))!r} cannot be signed: {rule}")
-
-
-def test_only_the_profiles_own_separator_delimits() -> None:
-    """With another separator, `&` is an ordinary character."""
-    assert "currency=a&b" == text({"currency": "a&b"}, separator="|")
-
-
-def test_lone_surrogate_is_refused() -> None:
-    """A lone surrogate in a name or a value is refused, because it has no UTF-8 bytes to sign."""
-    for fields in [{"body": "\ud800"}, {"\udfff": "x"}, {"\ud800": "\udc00"}]:
-        with pytest.raises(InvalidArgumentError, match="must be valid Unicode") as caught:
-            sign(fields)
+            sign(fields, Secret("canary of a key"), **options)
 
         assert next(iter(fields)) == caught.value.field
-        assert scheme().verify(fields, "00", path=PATH, key=KEY) is False
+        assert str(caught.value).startswith(f"the field {next(iter(fields))!r} cannot be signed: {rule}")
+        assert advice == str(caught.value).rpartition(". ")[2]
+        assert "canary" not in shown(caught.value)
+        assert scheme(**options).verify(fields, "00", path=PATH, key=KEY) is False
 
 
 def test_lone_surrogate_in_the_path_is_refused() -> None:
@@ -586,22 +551,6 @@ def test_lone_surrogate_in_the_path_is_refused() -> None:
 def test_excluded_and_omitted_values_may_be_anything() -> None:
     """A field that the scheme excludes may hold a value that cannot be signed."""
     assert "a=1" == text({"a": 1, "sign": FLOAT, "x": True}, exclude=["sign", "x"])
-
-
-def shown(error: BaseException) -> str:
-    """Return a traceback with the local variables of every frame below the test's own."""
-    below = error.__traceback__ and error.__traceback__.tb_next
-    return "".join(traceback.TracebackException(type(error), error, below, capture_locals=True).format())
-
-
-def test_refused_value_shows_no_key() -> None:
-    """The error about a refused field shows no key, not even in the local variables of its frames."""
-    cases: list[dict[str, Any]] = [{"a": FLOAT}, {"a": "\ud800"}, {"a": "b=c"}]
-    for fields in cases:
-        with pytest.raises(InvalidArgumentError) as caught:
-            sign(fields, Secret("canary of a key"), key_param="key", append_path=True)
-
-        assert "canary" not in shown(caught.value)
 
 
 def test_signed_key_is_not_shown() -> None:
@@ -673,30 +622,11 @@ def test_open_point_is_named_before_any_signature(option: str) -> None:
         assert f"signature.{option}" == caught.value.field
 
 
-FREE_URL: Final = "https://a.example/?b=c&d=e"
-ALLOW: Final = "Leave it out, or name it in the profile's signature.allow_delimiters if it holds free text or a URL"
-CHANGE: Final = "Leave it out, or change the profile's signature"
-
-
-def test_an_error_advises_what_can_be_done() -> None:
-    """The error advises `allow_delimiters` for a field that may hold a URL or free text, but not for identifiers."""
-    cases: list[tuple[dict[str, Any], str]] = [
-        ({"payUrl": FREE_URL}, ALLOW),
-        *(({name: "a=b"}, CHANGE) for name in sorted(IDENTIFIERS)),
-        ({"a=b": "x"}, CHANGE),
-        ({"fee": FLOAT}, CHANGE),
-        ({"body": "\ud800"}, CHANGE),
-    ]
-    for fields, advice in cases:
-        with pytest.raises(InvalidArgumentError) as caught:
-            sign(fields)
-
-        assert advice == str(caught.value).rpartition(". ")[2]
-
-
 def test_delimiters_stand_where_they_are_allowed() -> None:
-    """Only the fields that the profile's `allow_delimiters` lists may hold delimiters."""
+    """Only the fields that the profile's `allow_delimiters` lists may hold delimiters, which its separator decides."""
     for name in [*FREE_TEXT, "payUrl"]:
         assert f"{name}={FREE_URL}" == text({name: FREE_URL}, allow_delimiters=[*FREE_TEXT, "payUrl"])
         with pytest.raises(InvalidArgumentError, match=f"^the field '{name}' cannot be signed"):
             text({name: FREE_URL}, allow_delimiters=[])
+
+    assert "currency=a&b" == text({"currency": "a&b"}, separator="|")
