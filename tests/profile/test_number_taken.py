@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from payasync import (
-    ConfigurationError,
     Credentials,
     DuplicateError,
     InvalidArgumentError,
@@ -95,18 +94,6 @@ def test_which_number_a_query_names() -> None:
         assert (expected, "answered" if ".number" in toml else "assumed") == (point.value, point.status)
         assert (expected == "service") is ("recovery cannot ask about refunds.create" in point.means)
         assert profile == Profile.from_toml(profile.to_toml())
-
-
-def test_number_that_is_refused() -> None:
-    """Another value, and an operation that recovery does not ask by, are refused; the error names the key."""
-    for toml, field, words in [
-        ('endpoints."refunds.status".number = "mine"', "endpoints.refunds.status.number", "must be one of"),
-        ('endpoints."orders.place".number = "merchant"', "endpoints.orders.place.number", "has no effect"),
-    ]:
-        with pytest.raises(ConfigurationError, match=words) as caught:
-            Profile.from_toml(toml)
-
-        assert field == caught.value.field
 
 
 @pytest.mark.parametrize(("toml", "write", "name"), WRITES)

@@ -214,27 +214,6 @@ def test_operation_without_quotes() -> None:
         assert (field, 2 + text.startswith("[sandbox")) == (error.field, error.line)
 
 
-def test_errors_write_keys_as_toml_does() -> None:
-    """Each key in the words of an error about TOML is written as in TOML; the field of the error is dotted."""
-    for text, field, words in [
-        ('endpoints."orders.query".path = "x"', "endpoints.orders.query.path", 'endpoints."orders.query".path must be'),
-        (
-            'status.refund = {name = "no", place = "path"}\nendpoints."refunds.status".path = "/r/{identifier}"',
-            "status.refund.place",
-            """status.refund.place must not be 'path' beside {identifier} in endpoints."refunds.status".path:""",
-        ),
-        (
-            'status.refund = {name = "no", place = "path"}\nendpoints."refunds.status".place = "body"',
-            "endpoints.refunds.status.place",
-            'endpoints."refunds.status".place and status.refund.place both give the place',
-        ),
-    ]:
-        error = refused(Profile.from_toml, text)
-
-        assert words in str(error)
-        assert field == error.field
-
-
 def test_not_toml() -> None:
     """A text that is not TOML is refused, with the line if the TOML parser gives one."""
     for text, line, why in [

@@ -20,7 +20,6 @@ from payasync.sandbox import Sandbox
 from payasync.signing import SortedPairs
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Answer, Recorder, Request, answer
-from tests.profile.refusal import refused
 from tests.sessions import ended
 from tests.wire.ten import CREDENTIALS, SIGNING_KEY
 
@@ -28,120 +27,6 @@ ELSEWHERE: Final = Path(__file__).with_name("elsewhere.toml").read_text(encoding
 """A service that differs from the document in each way: methods, paths, places and names."""
 PLACE: Final = PlaceOrder(out_trade_no="T1", total_amt=450, currency="CAD")
 REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=20)
-
-
-def test_contradiction() -> None:
-    """A contradiction in `[endpoints]` or `[fields]` is refused with its key, its line, and what is allowed."""
-    for text, key, why in [
-        ('endpoints."orders.pay".method = "GET"', "endpoints.orders.pay", "must not hold 'orders.pay'"),
-        ('endpoints."orders.close".method = "GOT"', "endpoints.orders.close.method", "must be one of"),
-        ('endpoints."orders.close".path = "close"', "endpoints.orders.close.path", "such as /v2/orders"),
-        ('endpoints."orders.close".path = "/a/../b"', "endpoints.orders.close.path", "such as /v2/orders"),
-        (
-            'endpoints."orders.close".path = "/o/{order}"',
-            "endpoints.orders.close.path",
-            "has {order}, which is no argument; allowed are merchant_id, out_trade_no",
-        ),
-        (
-            'endpoints."refunds.status".path = "/r/{out_trade_no}"',
-            "endpoints.refunds.status.path",
-            'allowed are identifier, merchant_id, out_refund_no. Name it in endpoints."refunds.status".with, too',
-        ),
-        ('endpoints."orders.place".place = "path"', "endpoints.orders.place.place", "write the arguments into"),
-        (
-            'endpoints."refunds.status" = {with = ["out_trade_no"], place = "path"}\nstatus.refund.name = "no"',
-            "endpoints.refunds.status.place",
-            "must not be 'path': write the arguments into endpoints.path, in braces",
-        ),
-        ('endpoints."orders.query" = {method = "GET", place = "body"}', "endpoints.orders.query.place", "no body"),
-        (
-            'endpoints."refunds.status".place = "body"\nstatus.refund.name = "no"',
-            "endpoints.refunds.status.place",
-            "must not be 'body' with method GET, which has no body: give a method",
-        ),
-        ('endpoints."orders.query".with = ["body"]', "endpoints.orders.query.with", "no further arguments"),
-        ('endpoints."refunds.status".with = ["body"]', "endpoints.refunds.status.with", "allowed are out_trade_no"),
-        (
-            'endpoints."refunds.status".place = "body"\nstatus.refund = {name = "no", place = "query"}',
-            "endpoints.refunds.status.place",
-            "and status.refund.place both give the place: keep one",
-        ),
-        (
-            'endpoints."payments.status".path = "/{identifier}"\nstatus.payment = {name = "no", place = "header"}',
-            "status.payment.place",
-            "must not be 'header' beside {identifier} in",
-        ),
-        ('fields."orders.close".total_amt = "sum"', "fields.orders.close.total_amt", "is no argument of orders.close"),
-        ('fields."orders.close" = "sum"', "fields.orders.close", "must be a table of wire names"),
-        ('fields.nonce = ""', "fields.nonce", "must not be empty"),
-        ('fields.total_amt = ""', "fields.total_amt", 'must not be empty, but in [fields."refunds.create"]'),
-        (
-            'fields.mount = "sum"',
-            "fields.mount",
-            "allowed are amount, body, currency, customer, description, frequency",
-        ),
-        ('fields.subject.x = "sum"', "fields.subject", "must be a text"),
-        (
-            'fields.subscription_amount = "a"\nfields."subscriptions.create".amount = "b"',
-            "fields.subscriptions.create.amount",
-            "and fields.subscription_amount both give the name: keep one",
-        ),
-        ('fields.subject = "totalAmt"', "fields.subject", "also the wire name of total_amt"),
-        (
-            'endpoints."refunds.status".with = ["out_trade_no"]\nstatus.refund.name = "no"\nfields.out_trade_no = "no"',
-            "status.refund.name",
-            "also the wire name of out_trade_no in refunds.status: one would replace the other. Give refunds.status",
-        ),
-        ('fields.nonce = "outTradeNo"', "fields.nonce", "also the wire name of out_trade_no"),
-        ('fields.sign = "totalAmt"', "fields.sign", "also the wire name of total_amt"),
-        ('fields.nonce = "sign"', "fields.nonce", "also the wire name of sign"),
-        ('fields.merchant_id = "nonceStr"', "fields.merchant_id", "also the wire name of nonce"),
-        (
-            'fields."refunds.create".nonce = "outRefundNo"',
-            "fields.refunds.create.nonce",
-            "also the wire name of out_refund_no",
-        ),
-        ('fields.nonce = "head.nonce"', "fields.nonce", "must be a name without a dot, not 'head.nonce'"),
-        ('fields.merchant_id = "shop.id"', "fields.merchant_id", "must be a name without a dot, not 'shop.id'"),
-        ('fields.subject = "order..title"', "fields.subject", "must be a name, or several with a dot between them"),
-        (
-            'fields."refunds.create".sign = "mac"\nfields."orders.place".subject = "mac"',
-            "fields.orders.place.subject",
-            "must not set mac, because payasync sets it",
-        ),
-        ('fields.subject = "a"\nfields.body = "a.b"', "fields.subject", "in one object with the wire name 'a.b'"),
-        (
-            'endpoints."orders.query" = {method = "GET"}\nfields.out_trade_no = "order.no"',
-            "fields.out_trade_no",
-            "is 'order.no', which nests, and stands outside the body in orders.query",
-        ),
-        (
-            'endpoints."orders.close".path = "/{out_trade_no}"\nfields."orders.close".out_trade_no = "order.no"',
-            "fields.orders.close.out_trade_no",
-            "is 'order.no', which nests, and stands outside the body in orders.close",
-        ),
-        (
-            'endpoints."orders.close".place = "header"\nfields."orders.close".out_trade_no = "order.no"',
-            "fields.orders.close.out_trade_no",
-            "is 'order.no', which nests, and stands outside the body in orders.close",
-        ),
-        (
-            'fields."orders.close".sign = "totalAmt"\nsignature.algorithm = "hmac-sha256"',
-            "fields.orders.close.sign",
-            "'totalAmt', an argument of orders.place, which the signature would leave out",
-        ),
-        ('fields.sign = "mac"\nsignature.exclude = ["signType"]', "signature.exclude", 'must hold "mac"'),
-        (
-            'fields.out_trade_no = "no"\nsignature.allow_delimiters = ["no"]',
-            "signature.allow_delimiters",
-            "must not hold no: a delimiter there",
-        ),
-    ]:
-        error = refused(Profile.from_toml, text)
-
-        assert key == error.field
-        assert why in str(error)
-        assert error.line
 
 
 def test_options_follow_a_renaming() -> None:
