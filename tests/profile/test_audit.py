@@ -124,36 +124,6 @@ def test_bare_profile_answers_nothing() -> None:
     assert set() == {name for name, point in points.items() if point.status == "answered"}
 
 
-def test_sandbox_answers_what_calls_need() -> None:
-    """In the sandbox's profile, only limits, the envelope and the places of signatures are open."""
-    points = audited(SANDBOX)
-
-    assert {
-        *named("accept", Accept, "redirect_schemes"),
-        "answer.data",
-        "answer.signature",
-        "notification.signature",
-        "notification.time",
-    } == {name for name, point in points.items() if point.status == "open"}
-    assumed = {name for name, point in points.items() if point.status == "assumed"}
-    assert {
-        "answer.amounts",
-        "answer.code_optional",
-        "answer.must",
-        *COMPARED,
-        *SIGNED_VALUES,
-        "constants.payments.status",
-        "constants.refunds.status",
-        *NUMBERS,
-        "http.absent",
-        "http.not_executed",
-        "http.duplicate",
-        "http.unauthenticated",
-        "http.uncoded",
-        *OF_NOTIFICATIONS,
-    } == assumed
-
-
 def value_at(profile: Profile, name: str) -> Any:
     """Return the value of a profile at a key."""
     held: Any = profile

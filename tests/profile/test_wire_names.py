@@ -273,16 +273,6 @@ async def test_sandbox_plays_such_a_service(tmp_path: Path) -> None:
     assert ("succeeded", "succeeded") == (states["refunds.create", "R1"], states["orders.close", "T2"])
 
 
-def test_names_are_found_once_for_each_profile() -> None:
-    """The names of an argument are looked up once, and a profile that was made from another one has its own."""
-    first = Profile.from_toml('fields.merchant_id = "shop"')
-    found = names_of(first, "merchant_id")
-    other = evolve(first, fields={"merchant_id": "store"})
-
-    assert (frozenset({"shop"}), frozenset({"store"})) == (found, names_of(other, "merchant_id"))
-    assert found is names_of(first, "merchant_id")
-
-
 def test_names_that_were_found_are_no_part_of_the_profile() -> None:
     """A pickle of a profile, and its fields, stay the same after the names of an argument were looked up."""
     profile = Profile.from_toml('fields.merchant_id = "shop"')
