@@ -294,10 +294,12 @@ def test_a_value_has_one_meaning() -> None:
 
 def test_states_compare_by_type_and_value() -> None:
     """State values compare by type and value: `0` is neither `False` nor `"0"`."""
-    for value, expected in [
+    unknown: tuple[Any, ...] = (False, True, 0.0, None, "1", [], {"a": 1})
+    cases: list[tuple[Any, str | None]] = [
         *((0, "pending"), ("0", "paid"), (1, "closed"), ("", "failed")),
-        *((value, None) for value in (False, True, 0.0, None, "1", [], {"a": 1})),
-    ]:
+        *((value, None) for value in unknown),
+    ]
+    for value, expected in cases:
         states = States(order={"pending": [0], "paid": ["0"], "closed": [1], "failed": [""]}, refund={"failed": ["1"]})
 
         assert expected == states.name("order", value)

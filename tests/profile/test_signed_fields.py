@@ -129,7 +129,7 @@ def test_request_that_is_sent_back_would_pass() -> None:
             assert "answer.signature" == field
             assert "covers nothing that only a response says" in words
             assert "credentials.service_keys" in words
-            assert session(saying(shape), "key of the service")
+            assert "M1" == session(saying(shape), "key of the service").merchant_id
 
 
 def test_idempotency_key_is_no_proof() -> None:
@@ -143,14 +143,15 @@ def test_idempotency_key_is_no_proof() -> None:
 def test_what_only_a_response_says() -> None:
     """One signed path that no request holds is enough: also each path of the code or the message, or of the address."""
     points = ("message", "request_id", "payment_id", "payment_status", "redirect_url", "order_status")
-    for shape in [
+    shapes: list[dict[str, Any]] = [
         *({"signature": "sign", point: at} for at in ("own", "own.inner") for point in points),
         {"signature": "sign", "code": "own", "ok": ("0",)},
         {"signature": "sign", "code": ["own.code", "code"], "ok": ("0",)},
         {**INSIDE, "message": ["data.msg"]},
         {**INSIDE, "message": ["data.msg", "data.words"], "code": "code", "code_optional": True, "payment_id": "no"},
         {**INSIDE, "redirect_template": "https://pay.example/{gatewayNo}?amount={amount}"},
-    ]:
+    ]
+    for shape in shapes:
         profile = saying(shape)
 
         assert session(profile).profile is profile

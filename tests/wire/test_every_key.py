@@ -288,7 +288,6 @@ PAGE: Final = "https://shop.example/thanks"
 DETAILS: Final = {"email": "a@example.com"}
 DAY: Final = date(2027, 1, 31)
 POSTED: Final = f'{OF_REFUND}\nendpoints."refunds.status".method = "POST"'
-CLOSE: Final = f"{BASE_PATH}/payment/closeorder"
 PAYMENT: Final = f"{BASE_PATH}/payment/status"
 REFUND: Final = f"{BASE_PATH}/payment/refund/status"
 PAYMENT_T1, REFUND_R1, P_T1 = f"{PAYMENT}?no=T1", f"{REFUND}?no=R1", f"{BASE_PATH}/p/T1"
@@ -327,26 +326,12 @@ SENDING: Final = (
     Effect('status.refund.place = "query"', refund_status, target, (REFUND_R1, REFUND), POSTED),
     Effect('endpoints."orders.close".method = "DELETE"', close, method, ("DELETE", "POST")),
     Effect(
-        'endpoints."orders.close".method = "DELETE"',
-        close,
-        target,
-        (f"{CLOSE}?outTradeNo=T1&merchantId=M1", CLOSE),
-        "signed = []",
-    ),
-    Effect(
         'endpoints."orders.query".path = "/v2/{merchant_id}/orders/{out_trade_no}"',
         query,
         target,
         (f"{BASE_PATH}/v2/M1/orders/T1", f"{BASE_PATH}/payment/orderquery"),
     ),
     Effect('endpoints."orders.query".path = "/orders/{out_trade_no}"', query, sent("outTradeNo"), (None, "T1")),
-    Effect(
-        'endpoints."orders.close".path = "/orders/{out_trade_no}"',
-        close,
-        header("outTradeNo"),
-        ([], ["T1"]),
-        f'{SIGNED}\nendpoints."orders.close".place = "header"',
-    ),
     Effect('endpoints."payments.status".path = "/p/{identifier}"', status, target, (P_T1, PAYMENT_T1), OF_PAYMENT),
     Effect(IN_BODY, refund_status, target, (REFUND, REFUND_R1), POSTED, IN_BODY.replace("body", "query")),
     Effect(
@@ -360,13 +345,6 @@ SENDING: Final = (
     renamed("subject", place(subject="x"), "x", "subject"),
     renamed("merchant_id", query, "M1", "merchantId"),
     Effect('fields."payments.create".amount = "sum"', create, sent("sum"), (15, None)),
-    Effect(
-        'fields."refunds.create".total_amt = "sum.of.all"',
-        refund,
-        sent("sum"),
-        ({"of": {"all": 15}}, None),
-        f'{SIGNED}\nsignature.nested = "json"',
-    ),
 )
 
 
@@ -402,15 +380,6 @@ UNDERSTANDING: Final = (
     ended_as(
         "answer.ok = [0]", query, (TAKEN, REJECTED), b'{"code":0}', 'answer.code = "code"', other='answer.ok = ["0"]'
     ),
-    Effect(
-        'answer.code = ["code", "errors.0.code"]',
-        create,
-        fact("code"),
-        ("NO", None),
-        'answer.ok = ["OK"]',
-        'answer.code = "code"',
-        said(b'{"errors":[{"code":"NO"}]}', 401),
-    ),
     ended_as("answer.code_optional = true", query, (TAKEN, "NoAnswerError"), b'{"a":1}', CODED_IN_FAILURES),
     reads(
         'answer.redirect_template = "https://pay.example/{gate.no}?amount={totalAmt}"',
@@ -420,7 +389,6 @@ UNDERSTANDING: Final = (
         b'{"gate":{"no":"G 1"}}',
     ),
     reads('answer.message = ["why", "a.0"]', create, "message", ("late", None), b'{"a":["late"]}', status=400),
-    reads('answer.message = "why"', create, "message", ("late", None), b'{"why":"late"}', status=400),
     reads('answer.request_id = "m.id"', create, "request_id", ("r1", None), b'{"m":{"id":"r1"}}'),
     located("payment_id", create),
     located("payment_status", create),
@@ -491,29 +459,16 @@ def means(
     return Effect(line, ask, course, (with_it, without_it), base=base, script=script, **facts)
 
 
-BY_SIGNATURE: Final = (
-    f'{CODED}\nanswer.signature = "sign"\ncodes.not_executed = ["NO"]\ncodes.absent = ["ODD"]\n'
-    "recovery.quarantine = 0\nhttp.not_executed = [418]"
-)
+BY_SIGNATURE: Final = f'{CODED}\nanswer.signature = "sign"\ncodes.not_executed = ["NO"]'
 ABSENT: Final = f'{CODED}\ncodes.absent = ["ODD"]'
 AT_ONCE: Final = f"{CODED}\nrecovery.quarantine = 0"
 UNSIGNED_NO: Final = (*said(b'{"code":"NO"}'), *said(b'{"code":"NO"}'))
 
 MEANINGS: Final = (
-    # A refusal that nobody signed counts unless refusals are signed; a "not found" only where they are not.
+    # A refusal that nobody signed counts unless refusals are signed.
     means("answer.refusals_signed = true", refund, LOST, REFUSED, *UNSIGNED_NO, base=BY_SIGNATURE),
-    means(
-        "answer.refusals_signed = false",
-        refund,
-        ("ServiceError", ["refund", "status", "refund"]),
-        LOST,
-        *(RESET, *said(ODD), *said(OTHER, 418)),
-        base=BY_SIGNATURE,
-    ),
     means("http.duplicate = [410]", refund, USED, FOUND, *said(OTHER, 410), DONE),
-    means("http.duplicate = [410]", refund, FOUND, USED, *said(OTHER, 409), DONE),
     means("http.not_executed = [418]", create, NOT_PAID, PERHAPS_PAID, *said(OTHER, 418)),
-    means("http.not_executed = [409]", create, NOT_PAID, PERHAPS_PAID, *said(OTHER, 409)),
     means("http.not_executed = [418]", create, PERHAPS_PAID, NOT_PAID, *said(OTHER, 400)),
     means("http.unauthenticated = [401]", create, NOT_PAID, BARRED, *said(OTHER, 403)),
     reads(
@@ -546,7 +501,6 @@ MEANINGS: Final = (
     means('codes.duplicate = ["ODD"]', refund, USED, FOUND, *said(ODD), DONE),
     means('codes.absent = ["ODD"]', refund, AGAIN, LOST, RESET, *said(ODD), DONE, base=AT_ONCE),
     means('codes."refunds.create".not_executed = ["ODD"]', refund, REFUSED, FOUND, *said(ODD), DONE),
-    means('codes."payments.create".unauthenticated = ["ODD"]', create, BARRED, PERHAPS_PAID, *said(ODD)),
     means('codes."refunds.create".not_executed = ["ODD"]', create, PERHAPS_PAID, PERHAPS_PAID, *said(ODD)),
     Effect('idempotency.header = "Idempotency-Key"', refund, header("Idempotency-Key"), ([KEY_OF_R1], [])),
     Effect('idempotency.field = "key"', refund, sent("key"), (KEY_OF_R1, None)),
