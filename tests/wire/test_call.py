@@ -1,5 +1,7 @@
 import pickle
+from functools import partial
 from itertools import product
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -28,19 +30,24 @@ def test_a_call_is_never_changed() -> None:
     assert {"X-A": "1", "X-B": "2"} == longer.headers
 
 
-@pytest.mark.parametrize(("now", "over"), [(100.0, False), (159.9, False), (160.0, True), (161.0, True), (99.9, True)])
-def test_lease_is_over(now: float, *, over: bool) -> None:
+def test_lease_is_over() -> None:
     """A lease ends after its seconds, and also if its clock was set back, because its age is then unknown."""
-    assert over is Lease(100.0, 60.0, lambda: now).over
+    for now, over in {100.0: False, 159.9: False, 160.0: True, 161.0: True, 99.9: True}.items():
+        assert over is Lease(100.0, 60.0, partial(float, now)).over
 
 
-@pytest.mark.parametrize(("name", "value"), [("X-A", "one\r\nX-B: two"), ("X A", "1"), ("X-A", 1), ("X-A", None)])
-def test_header_cannot_break_the_request_apart(name: str, value: str) -> None:
-    """A header name or value that is not visible ASCII is refused."""
-    with pytest.raises(InvalidArgumentError, match="visible ASCII") as caught:
-        bare_call(CREATE_REFUND).with_headers({name: value})
+def test_header_cannot_break_the_request_apart() -> None:
+    """A header name or value that is not visible ASCII is refused. The error shows no key."""
+    cases: list[tuple[str, Any]] = [
+        *(("X-A", value) for value in ("one\r\nX-B: two", 1, None, Secret("canary\n"))),
+        ("X A", "1"),
+    ]
+    for name, value in cases:
+        with pytest.raises(InvalidArgumentError, match="visible ASCII") as caught:
+            bare_call(CREATE_REFUND).with_headers({name: value})
 
-    assert (name, "visible ASCII", value) == (caught.value.field, caught.value.rule, caught.value.value)
+        assert (name, "visible ASCII", value) == (caught.value.field, caught.value.rule, caught.value.value)
+        assert "canary" not in f"{caught.value} {caught.value.value!r}"
 
 
 def test_header_does_not_frame_the_message() -> None:
@@ -53,19 +60,11 @@ def test_header_does_not_frame_the_message() -> None:
         assert (name, "not of the message itself", value) == (caught.value.field, caught.value.rule, caught.value.value)
 
 
-def test_refused_secret_is_not_shown() -> None:
-    """A key that contains a line end is refused, and the error does not show it."""
-    with pytest.raises(InvalidArgumentError) as caught:
-        bare_call(CREATE_REFUND).with_headers({"Authorization": Secret("canary\n")})
-
-    assert "canary" not in f"{caught.value} {caught.value.value!r}"
-
-
 def test_call_shows_no_field() -> None:
-    """The repr of a call has its operation and number, but no field, no header and no profile."""
+    """The repr of a call has its operation and number, but no field, header or profile; that of a reply has no body."""
     shown = repr(bare_call(CREATE_REFUND, fields={"a": "canary"}, headers={"X-A": "canary"}, reference="R1"))
 
-    assert "canary" not in shown
+    assert "canary" not in shown + repr(Reply(status=200, headers={}, body=b"canary"))
     assert "Profile" not in shown
     assert "refunds.create" in shown
     assert "R1" in shown
@@ -77,11 +76,6 @@ def test_call_says_how_its_identifier_is_read() -> None:
 
     assert Parameter("no", "header") == bare_call(QUERY_REFUND, profile=profile).parameter
     assert bare_call(CREATE_REFUND, profile=profile).parameter is None
-
-
-def test_reply_shows_no_body() -> None:
-    """The repr of a reply does not show its body."""
-    assert "canary" not in repr(Reply(status=200, headers={}, body=b"canary"))
 
 
 def test_reply_that_was_read_is_pickled_as_it_came() -> None:
