@@ -555,11 +555,8 @@ def test_a_required_name_that_is_nearly_an_argument() -> None:
     for operation, name, meant in [
         ("orders.place", "subjct", "subject"),
         ("orders.place", "notifyUrl", "notify_url"),
-        ("orders.place", "notifyURL", "notify_url"),
         ("orders.place", "notify_ulr", "notify_url"),
         ("orders.place", "backTo", "return_url"),
-        ("payments.create", "curency", "currency"),
-        ("refunds.create", "refundDesc", "refund_desc"),
         ("payments.status", "orderNo", "identifier"),
         ("subscriptions.create", "startDate", "start_date"),
     ]:

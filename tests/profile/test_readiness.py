@@ -28,36 +28,10 @@ def missing(group: Group, toml: str = "") -> list[str]:
 
 def test_empty_profile() -> None:
     """An empty profile is ready for nothing, and each group names at most three things, each with its keys."""
-    cases: list[tuple[Group, list[str]]] = [
-        ("payments", ["how to query it: status.payment.name", "its states: answer.payment_status, states.payment"]),
-        ("orders", [SIGNING, "its payment page: answer.redirect_url", "its states: answer.order_status, states.order"]),
-        (
-            "refunds",
-            [SIGNING, "how to query it: status.refund.name", "its states: answer.refund_status, states.refund"],
-        ),
-        (
-            "subscriptions",
-            [
-                (
-                    "its fields: fields.frequency, fields.subscription_amount, fields.start_date, fields.customer, "
-                    "fields.subscription_id, formats.start_date"
-                ),
-                "its number, states: answer.subscription_id, answer.subscription_status, states.subscription",
-            ],
-        ),
-        (
-            "recovery",
-            [
-                "'not found': codes.absent",
-                "when it is final: recovery.quarantine",
-                "how to query: status.refund.name, signature.algorithm, signature.encoding",
-            ],
-        ),
-        ("notifications", ["verification: notification.verification", "acknowledgement: notification.ack_status"]),
-    ]
-    for group, expected in cases:
-        assert expected == missing(group)
-        assert (False, False) == (readiness(group).ready, readiness(group).begun)
+    for group in inspect_groups(Profile()):
+        assert (False, False) == (group.ready, group.begun)
+        assert len(group.missing) in {1, 2, 3}
+        assert all(each.thing and each.keys for each in group.missing)
 
 
 ABSENT: Final = """codes.absent = ["N"]
@@ -159,6 +133,8 @@ answer = {order_status = "s", refund_status = "s"}
 states = {order = {paid = ["P"]}, refund = {succeeded = ["S"]}}
 """
 """Unsigned notifications, and all that asks about them."""
+SENT: Final = f"{PAIRS}{HEADER}"
+OF_REFUND: Final = ["duplicates: notification.id.refund"]
 ANSWERS: Final = 'answer = {signature = "sign"}\n'
 
 
@@ -205,19 +181,11 @@ def test_what_is_missing() -> None:
         ("notifications", f"{PAIRS}{BODY}", ["its signature: notification.signature"]),
         ("notifications", BODY, ["its signature: notification.signature, signature.algorithm, signature.encoding"]),
         ("notifications", f"signed = []\n{HEADER}", ["its signature: signature.algorithm, signature.encoding"]),
-        ("notifications", f"{PAIRS}{HEADER}", []),
+        ("notifications", SENT, []),
         # Else a hash of the body identifies an event, and a redelivery may differ in it.
-        ("notifications", f"{PAIRS}{HEADER}".replace(', id = {payment = ["no"]}', ""), ["duplicates: notification.id"]),
-        (
-            "notifications",
-            f"{PAIRS}{HEADER}".replace("id = ", 'kinds = {refund = ["R"], payment = ["P"]}, id = '),
-            ["duplicates: notification.id.refund"],
-        ),
-        (
-            "notifications",
-            f"{PAIRS}{HEADER}".replace("id = ", 'tells = {payment = "p", refund = "r"}, id = '),
-            ["duplicates: notification.id.refund"],
-        ),
+        ("notifications", SENT.replace(', id = {payment = ["no"]}', ""), ["duplicates: notification.id"]),
+        ("notifications", SENT.replace("id = ", 'kinds = {refund = ["R"], payment = ["P"]}, id = '), OF_REFUND),
+        ("notifications", SENT.replace("id = ", 'tells = {payment = "p", refund = "r"}, id = '), OF_REFUND),
         (
             "notifications",
             NOBODY,

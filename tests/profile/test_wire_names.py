@@ -99,13 +99,18 @@ async def asked(text: str, ask: Ask, reply: Answer = EMPTY) -> tuple[Any, list[R
     return await ended(ask, service, Profile.from_toml(text), CREDENTIALS), service.requests
 
 
-async def test_path_that_lacks_its_argument() -> None:
-    """If an argument that stands in the path is missing, nothing is sent, and the error names the argument."""
-    text = 'endpoints."orders.place".path = "/orders/{out_trade_no}"\nsigned = []'
-    error, requests = await asked(text, lambda pay: pay.orders.place(total_amt=1, currency="CAD"))
+async def test_argument_that_is_missing() -> None:
+    """If an argument is missing that stands in the path, or that the service wants in a query, nothing is sent."""
+    cases: list[tuple[str, str, Ask]] = [
+        ("orders.place", 'path = "/{out_trade_no}"', lambda pay: pay.orders.place(total_amt=1, currency="CAD")),
+        ("refunds.status", 'with = ["out_trade_no"]', lambda pay: pay.refunds.status("R1")),
+    ]
+    for operation, line, ask in cases:
+        text = f'signed = []\nstatus.refund.name = "no"\nendpoints."{operation}".{line}'
+        error, requests = await asked(text, ask)
 
-    assert ("out_trade_no", []) == (error.field, requests)
-    assert 'out_trade_no must be given, because the profile\'s endpoints."orders.place" names it' in str(error)
+        assert ("out_trade_no", []) == (error.field, requests)
+        assert f'out_trade_no must be given, because the profile\'s endpoints."{operation}"' in str(error)
 
 
 async def test_number_in_the_path_of_a_status() -> None:
@@ -145,15 +150,6 @@ async def test_merchant_in_the_path() -> None:
 
     assert ("/M1/orders", []) == (request.path, requests)
     assert "extra must not hold merchantId, which is set by payasync" in str(error)
-
-
-async def test_query_that_lacks_the_order() -> None:
-    """If a service wants the order's number in a query about a refund, a query without it is not sent."""
-    text = 'endpoints."refunds.status".with = ["out_trade_no"]\nstatus.refund.name = "no"'
-    error, requests = await asked(text, lambda pay: pay.refunds.status("R1"))
-
-    assert ("out_trade_no", []) == (error.field, requests)
-    assert "out_trade_no must be given, because" in str(error)
 
 
 async def test_every_question_about_a_refund_names_its_order(tmp_path: Path) -> None:

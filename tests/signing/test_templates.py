@@ -4,9 +4,7 @@ from multidict import CIMultiDict
 from payasync.credentials import Secret
 from payasync.errors import ConfigurationError
 from payasync.signing.schemes import SortedPairs
-from payasync.signing.templates import check_template, fill, is_place, names_in, signatures_at, values_at
-
-NAMES = ("timestamp", "body")
+from payasync.signing.templates import fill, is_place, names_in, signatures_at, values_at
 
 
 def test_names_in_braces_are_replaced_by_bytes() -> None:
@@ -16,28 +14,6 @@ def test_names_in_braces_are_replaced_by_bytes() -> None:
     assert ["timestamp", "body", "body"] == names_in("{timestamp}\n{body}{body}")
     assert b"1700000000\n\xff{timestamp}\xc3\xa9" == fill("{timestamp}\n{body}é", values)
     assert b"constant" == fill("constant", values)
-
-
-def test_a_wrong_template_is_refused() -> None:
-    """An unknown name, a lone brace or a missing name is refused; the error has the key and the allowed names."""
-    for template, why in [
-        ("{body}{url}", r"\{url\}, which is unknown; allowed are \{timestamp\} \{body\}"),
-        ("{body}{}", r"\{\}, which is unknown"),
-        ("{body}{time stamp}", "a brace without a name"),
-        ("{{body}", "a brace without a name"),
-        ("{timestamp}", r"must hold \{body\}"),
-        ("{body}\ud800", "valid Unicode"),
-    ]:
-        with pytest.raises(ConfigurationError, match=why) as caught:
-            check_template("signature.text", template, NAMES, needed=("body",))
-
-        assert "signature.text" == caught.value.field
-
-
-def test_a_correct_template_is_accepted() -> None:
-    """Names that are allowed may stand in any order, and several times."""
-    check_template("signature.text", "{body}{timestamp}{body}", NAMES, needed=("body",))
-    check_template("signature.text", "", NAMES)
 
 
 HEADERS = CIMultiDict([("X-Sign", "t=1, v1=abc,v1=d=f"), ("x-sign", 'Scheme keyid="k";n=2'), ("Time", "7")])

@@ -25,7 +25,8 @@ FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
 TLS: Final = trusting_tls()
 """Made once: making the default one takes longer than a call."""
 BASE_PATH: Final = "/gate"
-SIGNED: Final = 'signature.algorithm = "hmac-sha256"\nsignature.encoding = "hex"'
+ALGORITHM, HEX = 'signature.algorithm = "hmac-sha256"', 'signature.encoding = "hex"'
+SIGNED: Final = f"{ALGORITHM}\n{HEX}"
 NUMBER: Final = 'fields.subscription_id = "no"'
 
 Ask = Callable[[Session], Awaitable[Response]]
@@ -185,6 +186,11 @@ def refund_status(pay: Session) -> Awaitable[Response]:
     return pay.refunds.status("R1")
 
 
+def of_order(pay: Session) -> Awaitable[Response]:
+    """Query a refund of an order."""
+    return pay.refunds.status("R1", out_trade_no="T1")
+
+
 def joined(given: Mapping[str, Any], separator: str = "&", without: tuple[str, ...] = ("sign",)) -> str:
     """Return all fields, empty ones included, as sorted pairs."""
     return separator.join(f"{name}={given[name]}" for name in sorted(set(given).difference(without)))
@@ -199,6 +205,11 @@ def signs(line: str, ask: Ask, text: Callable[[Mapping[str, Any]], str], **facts
         return signatures.hmac_sha256(text(given), SIGNING_KEY) == found
 
     return Effect(line, ask, look, (True, False), **facts)
+
+
+def length(service: Recorder, _: Result) -> int:
+    """Return how long the signature is."""
+    return len(signatures.fields(service.only)["sign"])
 
 
 def in_base64(service: Recorder, _: Result) -> bool:
@@ -220,22 +231,8 @@ SIGNING: Final = (
     Effect("signed = []", query, kind, ("OrderResponse", "NotConfiguredError"), ""),
     Effect('merchant = ["payments.create"]', create, sent("merchantId"), ("M1", None)),
     Effect('identifier = "[0-9]+"', query, refused, ("out_trade_no", None)),
-    Effect(
-        'signature.algorithm = "hmac-sha512"',
-        query,
-        lambda service, _: len(signatures.fields(service.only)["sign"]),
-        (128, 64),
-        'signature.encoding = "hex"',
-        'signature.algorithm = "hmac-sha256"',
-    ),
-    Effect(
-        'signature.encoding = "base64"',
-        query,
-        in_base64,
-        (True, False),
-        'signature.algorithm = "hmac-sha256"',
-        'signature.encoding = "hex"',
-    ),
+    Effect('signature.algorithm = "hmac-sha512"', query, length, (128, 64), HEX, ALGORITHM),
+    Effect('signature.encoding = "base64"', query, in_base64, (True, False), ALGORITHM, HEX),
     signs('signature.separator = ";"', query, lambda given: joined(given, ";")),
     signs('signature.exclude = ["sign", "nonceStr"]', query, lambda given: joined(given, "&", ("sign", "nonceStr"))),
     signs("signature.skip_empty = false", place(subject=""), joined),
@@ -281,6 +278,7 @@ KEY_OF_R1: Final = "payasync-" + base64.urlsafe_b64encode(
     hashlib.sha256(b'["M1", "refunds.create", "refunds.create:R1", 0]').digest()[:16]
 ).decode().rstrip("=")
 """The idempotency key of M1's refund R1: the number itself is not in it."""
+DATED: Final = f'{NUMBER}\nfields.start_date = "a"'
 URL: Final = f'{SIGNED}\nanswer.redirect_url = "url"'
 OF_PAYMENT: Final = 'status.payment.name = "no"'
 OF_REFUND: Final = 'status.refund.name = "no"'
@@ -288,9 +286,12 @@ PAGE: Final = "https://shop.example/thanks"
 DETAILS: Final = {"email": "a@example.com"}
 DAY: Final = date(2027, 1, 31)
 POSTED: Final = f'{OF_REFUND}\nendpoints."refunds.status".method = "POST"'
+ORDER: Final = f"{BASE_PATH}/payment/orderquery"
 PAYMENT: Final = f"{BASE_PATH}/payment/status"
 REFUND: Final = f"{BASE_PATH}/payment/refund/status"
 PAYMENT_T1, REFUND_R1, P_T1 = f"{PAYMENT}?no=T1", f"{REFUND}?no=R1", f"{BASE_PATH}/p/T1"
+M1_T1: Final = f"{BASE_PATH}/M1/T1"
+OF_T1: Final = f"{REFUND_R1}&outTradeNo=T1"
 IN_BODY: Final = 'endpoints."refunds.status".place = "body"'
 
 SENDING: Final = (
@@ -300,13 +301,7 @@ SENDING: Final = (
     named("subscription_amount", update(amount=9), 9),
     named("customer", update(customer=DETAILS), DETAILS),
     named("start_date", update(start_date=DAY), "2027-01-31", f'{NUMBER}\nformats.start_date = "%Y-%m-%d"'),
-    Effect(
-        'formats.start_date = "%d/%m/%y"',
-        update(start_date=DAY),
-        sent("from"),
-        ("31/01/27", "open: formats.start_date"),
-        f'{NUMBER}\nfields.start_date = "from"',
-    ),
+    Effect('formats.start_date = "%Y"', update(start_date=DAY), sent("a"), ("2027", "open: formats.start_date"), DATED),
     Effect('constants."*".signType = "RSA"', create, sent("signType"), ("RSA", None)),
     Effect('constants."orders.close".why = 7', close, sent("why"), (7, 1), f'{SIGNED}\nconstants."*".why = 1'),
     Effect('constants."orders.close".why = 7', query, sent("why"), (None, None)),
@@ -325,22 +320,11 @@ SENDING: Final = (
     Effect('status.refund.place = "header"', refund_status, header("no"), (["R1"], []), OF_REFUND),
     Effect('status.refund.place = "query"', refund_status, target, (REFUND_R1, REFUND), POSTED),
     Effect('endpoints."orders.close".method = "DELETE"', close, method, ("DELETE", "POST")),
-    Effect(
-        'endpoints."orders.query".path = "/v2/{merchant_id}/orders/{out_trade_no}"',
-        query,
-        target,
-        (f"{BASE_PATH}/v2/M1/orders/T1", f"{BASE_PATH}/payment/orderquery"),
-    ),
+    Effect('endpoints."orders.query".path = "/{merchant_id}/{out_trade_no}"', query, target, (M1_T1, ORDER)),
     Effect('endpoints."orders.query".path = "/orders/{out_trade_no}"', query, sent("outTradeNo"), (None, "T1")),
     Effect('endpoints."payments.status".path = "/p/{identifier}"', status, target, (P_T1, PAYMENT_T1), OF_PAYMENT),
     Effect(IN_BODY, refund_status, target, (REFUND, REFUND_R1), POSTED, IN_BODY.replace("body", "query")),
-    Effect(
-        'endpoints."refunds.status".with = ["out_trade_no"]',
-        lambda pay: pay.refunds.status("R1", out_trade_no="T1"),
-        target,
-        (f"{REFUND}?no=R1&outTradeNo=T1", REFUND_R1),
-        OF_REFUND,
-    ),
+    Effect('endpoints."refunds.status".with = ["out_trade_no"]', of_order, target, (OF_T1, REFUND_R1), OF_REFUND),
     renamed("total_amt", refund, 15, "totalAmt"),
     renamed("subject", place(subject="x"), "x", "subject"),
     renamed("merchant_id", query, "M1", "merchantId"),
@@ -450,6 +434,8 @@ AGAIN: Final = ("RefundResponse", ["refund", "status", "refund"])
 NOT_PAID: Final = ("ServiceError", ["payments"])
 BARRED: Final = ("AuthenticationError", NOT_PAID[1])
 PERHAPS_PAID: Final = ("OutcomeUnknownError", ["payments"])
+PAID: Final = ("PaymentResponse", ["payments"] * 2)
+QUERIED: Final = ("OrderResponse", ["orderquery"] * 2)
 
 
 def means(
@@ -460,6 +446,7 @@ def means(
 
 
 BY_SIGNATURE: Final = f'{CODED}\nanswer.signature = "sign"\ncodes.not_executed = ["NO"]'
+UNCODED: Final = f"{SIGNED}\nhttp.uncoded = [429]"
 ABSENT: Final = f'{CODED}\ncodes.absent = ["ODD"]'
 AT_ONCE: Final = f"{CODED}\nrecovery.quarantine = 0"
 UNSIGNED_NO: Final = (*said(b'{"code":"NO"}'), *said(b'{"code":"NO"}'))
@@ -471,47 +458,19 @@ MEANINGS: Final = (
     means("http.not_executed = [418]", create, NOT_PAID, PERHAPS_PAID, *said(OTHER, 418)),
     means("http.not_executed = [418]", create, PERHAPS_PAID, NOT_PAID, *said(OTHER, 400)),
     means("http.unauthenticated = [401]", create, NOT_PAID, BARRED, *said(OTHER, 403)),
-    reads(
-        "http.absent = [404]",
-        query,
-        "reason",
-        ("not found", "refused before it was done"),
-        OTHER,
-        base=CODED,
-        status=404,
-    ),
+    reads("http.absent = [404]", query, "reason", ("not found", DECLINED), OTHER, base=CODED, status=404),
     means("http.uncoded = [400]", create, NOT_PAID, PERHAPS_PAID, *said(b"<html>", 400)),
-    means(
-        "http.rate_limit_precedes_execution = true",
-        create,
-        ("PaymentResponse", ["payments"] * 2),
-        PERHAPS_PAID,
-        *said(b"{}", 429),
-        base=f"{SIGNED}\nhttp.uncoded = [429]",
-    ),
+    means("http.rate_limit_precedes_execution = true", create, PAID, PERHAPS_PAID, *said(b"{}", 429), base=UNCODED),
     means('codes.not_executed = ["ODD"]', create, NOT_PAID, PERHAPS_PAID, *said(ODD)),
     means('codes.unauthenticated = ["ODD"]', create, BARRED, PERHAPS_PAID, *said(ODD)),
-    means(
-        'codes.retryable = ["ODD"]',
-        query,
-        ("OrderResponse", ["orderquery"] * 2),
-        ("ServiceError", ["orderquery"]),
-        *(*said(ODD), DONE),
-    ),
+    means('codes.retryable = ["ODD"]', query, QUERIED, ("ServiceError", ["orderquery"]), *said(ODD), DONE),
     means('codes.duplicate = ["ODD"]', refund, USED, FOUND, *said(ODD), DONE),
     means('codes.absent = ["ODD"]', refund, AGAIN, LOST, RESET, *said(ODD), DONE, base=AT_ONCE),
     means('codes."refunds.create".not_executed = ["ODD"]', refund, REFUSED, FOUND, *said(ODD), DONE),
     means('codes."refunds.create".not_executed = ["ODD"]', create, PERHAPS_PAID, PERHAPS_PAID, *said(ODD)),
     Effect('idempotency.header = "Idempotency-Key"', refund, header("Idempotency-Key"), ([KEY_OF_R1], [])),
     Effect('idempotency.field = "key"', refund, sent("key"), (KEY_OF_R1, None)),
-    Effect(
-        "idempotency.lifetime = 0",
-        create,
-        course,
-        (("OutcomeUnknownError", ["payments"]), ("PaymentResponse", ["payments", "payments"])),
-        'idempotency.header = "Idempotency-Key"',
-        script=(RESET,),
-    ),
+    means("idempotency.lifetime = 0", create, PERHAPS_PAID, PAID, RESET, base='idempotency.header = "Key"'),
     means("recovery.quarantine = 0", refund, AGAIN, LOST, RESET, *said(ODD), DONE, base=ABSENT),
 )
 

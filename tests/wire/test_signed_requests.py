@@ -3,9 +3,7 @@
 import base64
 import re
 import time
-from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 import pytest
 from attrs import field, frozen
@@ -26,7 +24,6 @@ TLS: Final = trusting_tls()
 FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
 VALUE: Final = "keyid={merchant_id},t={timestamp},n={nonce},s={signature}"
 TEXT: Final = "{method}\n{path}\n{query}\n{target}\n{url}\n{merchant_id}\n{timestamp}\n{nonce}\n{body}\n"
-PERCENT: Final = ("base64", "base64-percent")
 PARTS: Final = re.compile(r"keyid=M1,t=(\d+),n=([0-9a-f]{32}),s=(.+)")
 
 
@@ -114,18 +111,6 @@ async def test_time_may_have_another_form() -> None:
         assert signatures.hmac_sha256(text, SIGNING_KEY) == base64.b64decode(value.removeprefix("s=")).hex()
 
 
-async def test_rsa_is_verified_by_another_program(tmp_path: Path) -> None:
-    """The RSA signature of the text is one that `openssl` verifies."""
-    private, public = signatures.rsa_keys(tmp_path)
-    credentials = Credentials("M1", signing_key=private.read_text())
-    with Recorder() as service:
-        async with session(service, template(algorithm="rsa-sha256"), credentials) as pay:
-            await pay.refunds.create(**REFUND)
-        text, signature = signed_text(service, service.only)
-
-    assert signatures.rsa_sha256_verifies(text, base64.b64decode(signature), public, tmp_path / "signature")
-
-
 async def test_time_is_that_of_the_clock() -> None:
     """The timestamp is whole Unix seconds, by a clock that is an argument."""
     end, scheme = way(), template(text="{timestamp}", value="{timestamp} {merchant_id} {signature}", encoding="hex")
@@ -135,30 +120,6 @@ async def test_time_is_that_of_the_clock() -> None:
     expected = f"1700000000 M1 {signatures.hmac_sha256('1700000000', SIGNING_KEY)}"
     assert {"Signature": expected} == end.calls[0].headers
     assert {"a": 1} == end.calls[0].fields
-
-
-async def test_text_may_hold_the_key() -> None:
-    """If the service signs its secret with the request, `{signing_key}` stands for it in the text."""
-    scheme = template(text="{signing_key}{path}{body}", value="{signature}", encoding="hex")
-    with Recorder() as service:
-        async with session(service, scheme) as pay:
-            await pay.refunds.create(**REFUND)
-        request = service.only
-        text = f"{SIGNING_KEY}{request.path}{request.body.decode()}"
-
-    assert [signatures.hmac_sha256(text, SIGNING_KEY)] == request.header("Signature")
-
-
-async def test_signature_may_be_percent_encoded() -> None:
-    """With `base64-percent`, the base64 in the header is percent-encoded."""
-    plain, encoded = (template(text="{url}", value="{signature}", encoding=each) for each in PERCENT)
-    request = UnsignedRequest(
-        method="POST", url="1", path="/", query="", headers={}, body=b"", timestamp=1, nonce="n", merchant_id="M1"
-    )
-    signature = plain.sign_request(request, key=Secret(SIGNING_KEY))["Signature"]
-
-    assert quote(signature, safe="") == encoded.sign_request(request, key=Secret(SIGNING_KEY))["Signature"]
-    assert {"+", "/", "="} & {*signature}
 
 
 @frozen
