@@ -382,19 +382,15 @@ def test_change_of_a_subscription_that_is_only_acknowledged() -> None:
 
 
 def test_identifier_is_compared_under_its_own_wire_name() -> None:
-    """The identifier of endpoint 6 or 7 is compared under the profile's name for it, also if it is sent in the path."""
+    """The identifier of endpoint 6 or 7 is compared under the profile's name for it, unless its path is empty."""
     for operation in [QUERY_PAYMENT, QUERY_REFUND]:
         asked = Profile(payment_status=Parameter("id", "path"), refund_status=Parameter("id"))
 
         assert "id" in compared(operation, asked)
         assert SIX == compared(QUERY_ORDER, asked)
+    off = Profile(refund_status=Parameter("outRefundNo"), answer=AnswerShape(out_refund_no=""))
 
-
-def test_identifier_that_is_switched_off() -> None:
-    """If `answer.out_refund_no` is empty, an identifier with the wire name `outRefundNo` is not compared."""
-    asked = Profile(refund_status=Parameter("outRefundNo"), answer=AnswerShape(out_refund_no=""))
-
-    assert SIX - {"outRefundNo"} == compared(QUERY_REFUND, asked)
+    assert SIX - {"outRefundNo"} == compared(QUERY_REFUND, off)
 
 
 EITHER: Final = AnswerShape(payment_id="paymentId")

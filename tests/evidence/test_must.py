@@ -12,7 +12,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync import Profile, RetryPolicy, Session
+from payasync import Profile
 from payasync.endpoints import OPERATIONS, QUERY_ORDER
 from payasync.errors import ConfigurationError, OutcomeUnknownError, ServiceError
 from payasync.evidence.comparison import comparison_of, mismatch
@@ -96,18 +96,6 @@ async def test_query_after_a_lost_response() -> None:
         found = await ended("refunds.create", Recorder([RESET], otherwise=said(data)))
 
         assert (OutcomeUnknownError if data != LIVE else type(None)) is type(getattr(found, "state", found))
-
-
-async def test_query_of_reconcile() -> None:
-    """`pay.reconcile` does not believe a success of another environment."""
-    for data in [{"livemode": False}, {}]:
-        once = RetryPolicy(base_delay=0, attempts=1)
-        with Recorder([RESET], otherwise=said(data)) as service:
-            async with Session(service.url, credentials=CREDENTIALS, profile=PROFILE, retry=once) as pay:
-                with pytest.raises(OutcomeUnknownError) as lost:
-                    await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
-                with pytest.raises(OutcomeUnknownError, match=r"answer\.must in the profile"):
-                    await pay.reconcile(lost.value)
 
 
 async def test_success_without_a_body() -> None:

@@ -304,7 +304,6 @@ def test_point() -> None:
             for thing, table in STATES.items()
         ),
         ({"codes": NONE}, "codes.absent", OPEN, f"{NO_EFFECT}.code or answer.message"),
-        ({"codes": ResultCodes(retryable=(1,))}, "codes.retryable", OPEN, f"{NO_EFFECT}.code or answer.message"),
         # What a response is compared in has its wire name until a path is given.
         ({}, "answer.out_trade_no", ("assumed", "outTradeNo"), "names another outTradeNo is refused"),
         ({}, "answer.total_amt", ("assumed", "totalAmt"), "another totalAmt (payments.create: amount) is refused"),
@@ -316,7 +315,6 @@ def test_point() -> None:
         ({"answer": OFF}, "answer.subscription_id", ("answered", ""), f"{SUBSCRIPTION} it is not compared"),
         ({}, "answer.subscription_id", OPEN, f"{SUBSCRIPTION} it is compared under its wire name, if it is there"),
         ({"answer": AnswerShape(ok=("OK",))}, "answer.code", ("assumed", None), "and answer.ok has no effect"),
-        ({}, "http.duplicate", ("assumed", (409,)), ""),
         ({"codes": REFUNDS, "answer": AnswerShape(message="m")}, REFUND_CODE, ("answered", ("N",)), "codes.absent"),
         ({"codes": REFUNDS}, REFUND_CODE, OPEN, f"{NO_EFFECT}.code or answer.message"),
         ({"answer": PARTS}, "answer.redirect_url", ("assumed", TEMPLATE), "answer.redirect_template gives it"),

@@ -121,6 +121,19 @@ CONTRADICTIONS: Final[list[tuple[str, str, str]]] = [
         'fields."subscriptions.create".amount = "b"\nfields.subscription_amount = "a"',
         "and fields.subscription_amount both give the name: keep one",
     ),
+    # A name that the document does not have is refused, and the allowed ones are listed.
+    ("", 'bearer = ["payments.make"]', "must not hold 'payments.make'; allowed are orders.close, orders.place"),
+    ("", 'signed = ["order.query"]', "must not hold 'order.query'; allowed are orders.close"),
+    ("", 'merchant = ["*"]', "must not hold '*'; allowed are orders.close"),
+    ("", 'sandbox.single_use_keys = ["orders.query"]', "must not hold 'orders.query'; allowed are orders.close, "),
+    ("", 'fields.outTradeNo = "no"', "must not hold 'outTradeNo'; allowed are amount, body"),
+    ("", 'formats.date = "%Y"', "must not hold 'date'; allowed are start_date"),
+    ("", "constants.orders = {}", "must not hold 'orders'; allowed are *, orders.close"),
+    ("", 'accept.required."orders.make" = []', "must not hold 'orders.make'; allowed are orders.close"),
+    ("", "accept.length.total_amt = 9", "must not hold 'total_amt'; allowed are body, currency, description"),
+    ("", 'notification.kinds.payments = ["paid"]', "must not hold 'payments'; allowed are payment, refund, su"),
+    ("", 'notification.tells.order = "state"', "must not hold 'order'; allowed are payment, refund, subscription"),
+    ("", 'notification.id.order = ["no"]', "must not hold 'order'; allowed are payment, refund, subscription"),
     # What payasync adds has a name of its own, and no dot in it.
     ("", 'fields.nonce = "outTradeNo"', f"{OF_TWO} out_trade_no"),
     ("", 'fields.sign = "totalAmt"', f"{OF_TWO} total_amt"),
@@ -766,8 +779,6 @@ def test_shared_secret_that_is_none(keys: Keys) -> None:
         ("k", "must be a shared secret of 8 characters or more: a shorter one is guessed"),
         ("1234567", "must be a shared secret of 8 characters or more"),
         ("rsa public", "must be a shared secret, not a PEM text or another form of a public key: anybody who"),
-        ("rsa private", "must be a shared secret, not a PEM text"),
-        ("certificate", "must be a shared secret, not a PEM text"),
     )
     algorithms: tuple[Any, ...] = ("md5", "hmac-md5", "hmac-sha256", "hmac-sha512")
     for (bad, why), algorithm in product(cases, algorithms):

@@ -147,25 +147,16 @@ def test_profile_is_not_ready_for_recovery(toml: str, name: str, tmp_path: Path)
     assert "recovery" in shown.rpartition("Begun, and not ready:")[2]
 
 
-def test_hint_is_not_confirmed_by_the_wrong_number() -> None:
-    """No query confirms an unsigned notification by a number that the query does not take; the reason names the key."""
+def test_confirmation_of_a_hint() -> None:
+    """No query confirms an unsigned notification by a number that it does not take. A payment's own number does."""
     for toml, data, kind in [(REFUND, b'{"r":"R1"}', "refund"), (ORDER, b'{"o":"T1"}', "payment")]:
-        profile = Profile.from_toml(
-            f'{toml}notification = {{verification = "none", out_trade_no = "o", out_refund_no = "r"}}'
-        )
-        hint = parse(data, {}, profile=profile, kind=kind)
-
+        hints = 'notification = {verification = "none", out_trade_no = "o", out_refund_no = "r"}'
         with pytest.raises(InvalidArgumentError, match=r'endpoints."\w+.\w+".number is "service"'):
-            hint.inquiry()
-
-
-def test_hint_is_confirmed_by_the_number_of_the_payment() -> None:
-    """A hint that names the service's own number of a payment is confirmed by that."""
+            parse(data, {}, profile=Profile.from_toml(toml + hints), kind=kind).inquiry()
     toml = ORDER.replace("answer = {", 'answer = {payment_id = "p", ')
     profile = Profile.from_toml(f'{toml}notification.verification = "none"')
-    hint = parse(b'{"p":"P1"}', {}, profile=profile, kind="payment")
 
-    assert QueryPayment(identifier="P1") == hint.inquiry()
+    assert QueryPayment(identifier="P1") == parse(b'{"p":"P1"}', {}, profile=profile, kind="payment").inquiry()
 
 
 async def test_response_to_a_query_by_the_services_number() -> None:

@@ -7,44 +7,13 @@ from payasync.errors import NotConfiguredError
 from payasync.profile.profile import Profile
 from payasync.profile.schema import (
     OPEN_FIELDS,
-    Accept,
     AnswerShape,
-    NotificationShape,
     Parameter,
     ResultCodes,
-    SandboxShape,
 )
 from payasync.profile.wire_names import OURS
 from payasync.signing.schemes import SortedPairs
 from tests.profile.refusal import refusal
-
-
-def test_unknown_name_is_refused() -> None:
-    """For an unknown operation, field or format, the error names its key and lists the allowed names."""
-    cases: list[tuple[str, Any, str, str]] = [
-        ("bearer", ["payments.make"], "payments.make", "payments.create"),
-        ("signed", ["orders.place", "order.query"], "order.query", "orders.query"),
-        ("merchant", ["*"], "*", "refunds.create"),
-        ("sandbox.single_use_keys", ["orders.query"], "orders.query", "orders.close, orders.place"),
-        ("fields", {"outTradeNo": "no"}, "outTradeNo", "notify_url, orders.close, orders.place"),
-        ("formats", {"date": "%Y"}, "date", "start_date"),
-        ("constants", {"orders": {}}, "orders", "*, orders.close"),
-        ("accept.required", {"orders.make": ["subject"]}, "orders.make", "orders.place"),
-        ("accept.length", {"subjct": 30}, "subjct", "subject"),
-        ("accept.length", {"total_amt": 9}, "total_amt", "notify_url"),
-        ("notification.kinds", {"payments": ["paid"]}, "payments", "payment, refund, subscription"),
-        ("notification.tells", {"order": "tradeStatus"}, "order", "payment, refund, subscription"),
-        ("notification.id", {"order": ["outTradeNo"]}, "order", "payment"),
-    ]
-    for key, given, unknown, allowed in cases:
-        part, _, name = key.rpartition(".")
-        parts = {"accept": Accept, "notification": NotificationShape, "sandbox": SandboxShape}
-        value: Any = parts[part](**{name: given}) if part else given
-        field, words = refusal(Profile, **{part or name: value})
-
-        assert words.startswith(f"{key} must not hold {unknown!r}; allowed are ")
-        assert allowed in words
-        assert (f"{key}.{unknown}" if isinstance(given, dict) else key) == field
 
 
 def test_a_part_is_of_its_class() -> None:

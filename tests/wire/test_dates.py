@@ -12,7 +12,6 @@ from payasync import InvalidArgumentError, Session
 from payasync.profile.wire_names import wire_name
 from payasync.resources.subscriptions import UpdateSubscription
 from tests.building import CREDENTIALS, PROFILE, codec
-from tests.foreign import signatures
 from tests.foreign.recorder import Recorder
 
 MOMENT: Final = datetime(2027, 1, 31, 1, 30, tzinfo=timezone(timedelta(hours=2), "EET"))
@@ -74,12 +73,3 @@ async def test_a_zone_that_would_be_lost_is_refused() -> None:
 
         assert ("start_date", MOMENT, b"") == (caught.value.field, caught.value.value, service.received)
         assert f"because {form!r}, the profile's formats.start_date, writes no zone" in str(caught.value)
-
-
-async def test_a_moment_on_the_wire() -> None:
-    """The service gets the moment in UTC."""
-    profile = evolve(PROFILE, formats={"start_date": f"{TIME}Z"})
-    async with Recorder() as service, Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
-        await pay.subscriptions.update("S1", start_date=MOMENT)
-
-    assert "2027-01-30T23:30:00Z" == signatures.fields(service.only)[NAME]

@@ -185,11 +185,9 @@ def test_what_the_service_does_not_take_is_refused_here() -> None:
     """A value outside the profile's `accept` is refused; the error has the field, the rule and the value."""
     for limits, good, bad, field, rule in [
         (Accept(currency=("CAD", "USD")), order(), order(currency="EUR"), "currency", "one of CAD, USD"),
-        (Accept(currency=("CAD",)), PAID, evolve(PAID, currency="USD"), "currency", "one of CAD"),
         (Accept(scene_type=("JSAPI",)), order(), order(scene_type="H5"), "scene_type", "one of JSAPI"),
         (Accept(amount=(100, 500)), order(total_amt=100), order(total_amt=99), "total_amt", "from 100 to 500"),
         (Accept(amount=(100, 500)), order(total_amt=500), order(total_amt=501), "total_amt", "from 100 to 500"),
-        (Accept(amount=(1, 5)), PAID, evolve(PAID, amount=6), "amount", "from 1 to 5"),
         (Accept(amount=(201, 500)), order(), FULL["refunds.create"], "refund_amt", "from 201 to 500"),
         (Accept(length={"subject": 3}), order(subject="tea"), order(subject="milk"), "subject", "at most 3 characters"),
         (Accept(length={"out_trade_no": 1}), order(), order(out_trade_no="T1"), "out_trade_no", "at most 1 characters"),

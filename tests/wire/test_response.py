@@ -51,7 +51,7 @@ def unpickled(value: Any) -> Any:
 
 
 def test_answer_tells_what_came() -> None:
-    """A response has status, headers, bytes and JSON as received, and the attempts and time of its call."""
+    """A frozen response has status, headers, bytes and JSON as received, and the attempts and time of its call."""
     came = evolve(reply({"a": 1}, 201, {"X-A": "1"}), elapsed=0.5, attempts=2, recovered=True)
     response = Response.of(bare_call(CREATE_PAYMENT), came)
 
@@ -63,17 +63,9 @@ def test_answer_tells_what_came() -> None:
     )
     assert (0.5, 2, True, None) == (response.elapsed, response.attempts, response.recovered, response.request_id)
     assert "1" == response.headers["x-a"]
-
-
-def test_answer_is_a_frozen_value() -> None:
-    """A response is frozen and compares by value."""
-    response = answer(Response, {"a": 1})
+    assert response == Response.of(bare_call(CREATE_PAYMENT), came)
     with pytest.raises(AttributeError):
-        response.data = {}
-    with pytest.raises(AttributeError):
-        response.other = {}
-
-    assert response == answer(Response, {"a": 1})
+        response.data = {}  # type: ignore[misc] # the mistake that is refused
 
 
 def test_data_is_inside_the_envelope() -> None:
