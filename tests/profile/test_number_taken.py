@@ -135,6 +135,19 @@ def run(*arguments: str, **environment: str) -> tuple[int, str]:
     return ended.exit_code, " ".join(ended.output.split())
 
 
+def test_import_does_not_refund_again(tmp_path: Path) -> None:
+    """`refund import` says that a person is needed, sends a lost refund once, and does not exit with 0."""
+    (tmp_path / "service.toml").write_text(REFUND)
+    (tmp_path / "refunds.csv").write_text("out_trade_no,out_refund_no,total_amt,refund_amt\nT1,R1,450,200\n")
+    files = [f"{tmp_path}/refunds.csv", "--journal", f"{tmp_path}/pay.db", "--profile", f"{tmp_path}/service.toml"]
+    keys = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_SECRET_KEY": "sk"}
+    with Recorder([RESET], otherwise=NONE) as service:
+        code, shown = run("refund", "import", *files, "--base-url", service.url, **keys)
+
+    assert (3, 1) == (code, len(service.requests))
+    assert f"by your number ({KEYS['refunds.create']})" in shown
+
+
 @pytest.mark.parametrize(
     ("toml", "name"), [(REFUND, "refunds.create"), (f"{REFUND}{ORDER[len(COMMON) :]}", "orders.place")]
 )

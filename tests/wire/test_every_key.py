@@ -289,7 +289,7 @@ POSTED: Final = f'{OF_REFUND}\nendpoints."refunds.status".method = "POST"'
 ORDER: Final = f"{BASE_PATH}/payment/orderquery"
 PAYMENT: Final = f"{BASE_PATH}/payment/status"
 REFUND: Final = f"{BASE_PATH}/payment/refund/status"
-PAYMENT_T1, REFUND_R1, P_T1 = f"{PAYMENT}?no=T1", f"{REFUND}?no=R1", f"{BASE_PATH}/p/T1"
+PAYMENT_T1, REFUND_R1 = f"{PAYMENT}?no=T1", f"{REFUND}?no=R1"
 M1_T1: Final = f"{BASE_PATH}/M1/T1"
 OF_T1: Final = f"{REFUND_R1}&outTradeNo=T1"
 IN_BODY: Final = 'endpoints."refunds.status".place = "body"'
@@ -304,7 +304,6 @@ SENDING: Final = (
     Effect('formats.start_date = "%Y"', update(start_date=DAY), sent("a"), ("2027", "open: formats.start_date"), DATED),
     Effect('constants."*".signType = "RSA"', create, sent("signType"), ("RSA", None)),
     Effect('constants."orders.close".why = 7', close, sent("why"), (7, 1), f'{SIGNED}\nconstants."*".why = 1'),
-    Effect('constants."orders.close".why = 7', query, sent("why"), (None, None)),
     Effect('headers.X-Api-Version = "2027-01"', create, header("X-Api-Version"), (["2027-01"], [])),
     Effect('accept.currency = ["CAD", "EUR"]', create, refused, ("currency", None)),
     Effect('accept.scene_type = ["H5"]', place(scene_type="JSAPI"), refused, ("scene_type", None)),
@@ -322,7 +321,6 @@ SENDING: Final = (
     Effect('endpoints."orders.close".method = "DELETE"', close, method, ("DELETE", "POST")),
     Effect('endpoints."orders.query".path = "/{merchant_id}/{out_trade_no}"', query, target, (M1_T1, ORDER)),
     Effect('endpoints."orders.query".path = "/orders/{out_trade_no}"', query, sent("outTradeNo"), (None, "T1")),
-    Effect('endpoints."payments.status".path = "/p/{identifier}"', status, target, (P_T1, PAYMENT_T1), OF_PAYMENT),
     Effect(IN_BODY, refund_status, target, (REFUND, REFUND_R1), POSTED, IN_BODY.replace("body", "query")),
     Effect('endpoints."refunds.status".with = ["out_trade_no"]', of_order, target, (OF_T1, REFUND_R1), OF_REFUND),
     renamed("total_amt", refund, 15, "totalAmt"),
@@ -430,6 +428,7 @@ REFUSED: Final = ("ServiceError", ["refund"])
 USED: Final = ("DuplicateError", ["refund"])
 LOST: Final = ("OutcomeUnknownError", ["refund", "status"])
 FOUND: Final = ("RefundResponse", ["refund", "status"])
+LATE: Final = ("ServiceError", ["refund", "status", "refund"])
 AGAIN: Final = ("RefundResponse", ["refund", "status", "refund"])
 NOT_PAID: Final = ("ServiceError", ["payments"])
 BARRED: Final = ("AuthenticationError", NOT_PAID[1])
@@ -448,12 +447,14 @@ def means(
 BY_SIGNATURE: Final = f'{CODED}\nanswer.signature = "sign"\ncodes.not_executed = ["NO"]'
 UNCODED: Final = f"{SIGNED}\nhttp.uncoded = [429]"
 ABSENT: Final = f'{CODED}\ncodes.absent = ["ODD"]'
+UNVOUCHED: Final = f'{ABSENT}\nanswer.signature = "sign"\nrecovery.quarantine = 0\nhttp.not_executed = [418]'
 AT_ONCE: Final = f"{CODED}\nrecovery.quarantine = 0"
 UNSIGNED_NO: Final = (*said(b'{"code":"NO"}'), *said(b'{"code":"NO"}'))
 
 MEANINGS: Final = (
-    # A refusal that nobody signed counts unless refusals are signed.
+    # A refusal that nobody signed counts unless refusals are signed; a "not found" only where they are not.
     means("answer.refusals_signed = true", refund, LOST, REFUSED, *UNSIGNED_NO, base=BY_SIGNATURE),
+    means("answer.refusals_signed = false", refund, LATE, LOST, RESET, *said(ODD), *said(ODD, 418), base=UNVOUCHED),
     means("http.duplicate = [410]", refund, USED, FOUND, *said(OTHER, 410), DONE),
     means("http.not_executed = [418]", create, NOT_PAID, PERHAPS_PAID, *said(OTHER, 418)),
     means("http.not_executed = [418]", create, PERHAPS_PAID, NOT_PAID, *said(OTHER, 400)),

@@ -197,6 +197,7 @@ def test_wrong_option_is_refused() -> None:
             "text",
             "{host}, which is unknown; allowed are {method} {path} {query} {target}",
         ),
+        ({"text": "{body}\ud800"}, "text", "must be a text of valid Unicode"),
         ({"text": "{signing_key}"}, "text", "one signature would be that of all requests"),
         ({"text": "{signing_key}{body}", "algorithm": "ed25519"}, "text", "nobody else has that key"),
         ({"value": "s={sig}"}, "value", "{sig}, which is unknown; allowed are {merchant_id} {timestamp} {nonce}"),
