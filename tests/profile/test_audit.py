@@ -316,7 +316,6 @@ def test_point() -> None:
         ({}, "answer.subscription_id", OPEN, f"{SUBSCRIPTION} it is compared under its wire name, if it is there"),
         ({"answer": AnswerShape(ok=("OK",))}, "answer.code", ("assumed", None), "and answer.ok has no effect"),
         ({"codes": REFUNDS, "answer": AnswerShape(message="m")}, REFUND_CODE, ("answered", ("N",)), "codes.absent"),
-        ({"codes": REFUNDS}, REFUND_CODE, OPEN, f"{NO_EFFECT}.code or answer.message"),
         ({"answer": PARTS}, "answer.redirect_url", ("assumed", TEMPLATE), "answer.redirect_template gives it"),
         ({"answer": PARTS}, "answer.redirect_template", ("answered", TEMPLATE), "gives only these"),
         # A wire name that the profile gives is the one that is compared.

@@ -135,7 +135,6 @@ states = {order = {paid = ["P"]}, refund = {succeeded = ["S"]}}
 """Unsigned notifications, and all that asks about them."""
 SENT: Final = f"{PAIRS}{HEADER}"
 OF_REFUND: Final = ["duplicates: notification.id.refund"]
-ANSWERS: Final = 'answer = {signature = "sign"}\n'
 
 
 def test_what_is_missing() -> None:

@@ -222,7 +222,7 @@ async def test_no_request_says_what_a_response_is_recognised_by(name: str) -> No
 
 
 async def test_text_that_could_be_split_into_it() -> None:
-    """A signed request must not hold a text that contains such a field after a separator."""
+    """A signed request, also one of `pay.request`, must not hold a text that has such a field after a separator."""
     cases: list[dict[str, Any]] = [
         {"body": "a&code=OK"},
         {"subject": "&state=", "body": "a=b & code=1"},
@@ -235,6 +235,9 @@ async def test_text_that_could_be_split_into_it() -> None:
 
         assert error.rule in {"free of '&code='", "free of '&state='"}
         assert error.field in {"body", "subject", "notifyUrl", "memo"}
+    error = await refused(BELIEVED, "request", method="POST", path="/x", fields={"body": "a&code=OK"}, signed=True)
+
+    assert ("body", "free of '&code='", "&code=") == (error.field, error.rule, error.value)
 
 
 def test_nested_value_is_searched_as_it_is_signed() -> None:
@@ -246,13 +249,6 @@ def test_nested_value_is_searched_as_it_is_signed() -> None:
     check({"memo": ["a", "status=1"]})
     with pytest.raises(InvalidArgumentError, match="memo must be free of"):
         check({"memo": ["a", "state=1"]})
-
-
-async def test_text_of_a_request_of_ones_own_that_could_be_split() -> None:
-    """A signed `pay.request` is refused for such a text, too."""
-    error = await refused(BELIEVED, "request", method="POST", path="/x", fields={"body": "a&code=OK"}, signed=True)
-
-    assert ("body", "free of '&code='", "&code=") == (error.field, error.rule, error.value)
 
 
 async def test_requests_say_what_they_like_elsewhere() -> None:
@@ -294,6 +290,7 @@ async def test_what_leaves_no_trace_in_the_signature_proves_nothing() -> None:
         ({"paid": True}, SENT_BACK),
         ([], SENT_BACK),
         (["PAID"], SENT_BACK),
+        (0, "not signed by the service"),
         ("", SENT_BACK),
         (None, "cannot be believed|not signed by the service"),
         ("PAID", "not signed by the service"),

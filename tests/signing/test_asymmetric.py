@@ -1,5 +1,4 @@
 import base64
-from collections.abc import Callable
 from typing import Final
 
 import pytest
@@ -13,7 +12,6 @@ from payasync.errors import ConfigurationError
 from payasync.signing import asymmetric
 
 Pair = rsa.RSAPrivateKey | Ed25519PrivateKey | Ed448PrivateKey | ec.EllipticCurvePrivateKey | dsa.DSAPrivateKey
-OpenSSL = Callable[..., bytes]
 
 RSA: Final = rsa.generate_private_key(65537, 2048)
 ED25519: Final = Ed25519PrivateKey.generate()
