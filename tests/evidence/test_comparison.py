@@ -820,9 +820,13 @@ async def test_request_that_is_sent_back_as_a_refusal() -> None:
 
 
 async def test_service_that_sends_the_nonce_back() -> None:
-    """If a response with the same key echoes the nonce, its state still shows that it is a response."""
-    for name in ["payments.create", "refunds.create"]:
-        data = {**RIGHT[name], "nonceStr": "1" * 32}
+    """If a response with the same key echoes the nonce, its state, also 0, still shows that it is a response."""
+    said = [
+        *((name, RIGHT[name]) for name in ("payments.create", "refunds.create")),
+        ("orders.close", {"tradeStatus": 0}),
+    ]
+    for name, told in said:
+        data = {**told, "nonceStr": "1" * 32}
         found = await ended(CALLS[name], Recorder(otherwise=response(data, key=KEY)), SIGNED, credentials=SAME_KEY)
 
         assert data.items() <= found.data.items()

@@ -290,7 +290,6 @@ async def test_what_leaves_no_trace_in_the_signature_proves_nothing() -> None:
         ({"paid": True}, SENT_BACK),
         ([], SENT_BACK),
         (["PAID"], SENT_BACK),
-        (0, "not signed by the service"),
         ("", SENT_BACK),
         (None, "cannot be believed|not signed by the service"),
         ("PAID", "not signed by the service"),
