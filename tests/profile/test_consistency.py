@@ -342,9 +342,9 @@ CONTRADICTIONS: Final[list[tuple[str, str, str]]] = [
         for nested, forms, operation, argument in (
             ("refuse", '"json"', "refunds.create", "refund_amt"),
             ("refuse", '"json" or "omit"', "orders.place", "subject"),
-            ("omit", '"json"', "refunds.create", "refund_amt"),
-            ("omit", '"json"', "orders.query", "out_trade_no"),
-            ("omit", '"json"', "orders.place", "currency"),
+            *(("omit", '"json"', "refunds.create", name) for name in ("refund_amt", "out_refund_no")),
+            *(("omit", '"json"', "orders.place", name) for name in ("total_amt", "currency")),
+            *(("omit", '"json"', *of) for of in (("orders.query", "out_trade_no"), ("payments.create", "amount"))),
             ("omit", '"json"', "subscriptions.update", "subscription_id"),
         )
     ),

@@ -9,6 +9,7 @@ import pytest
 from payasync import Response, Session
 from payasync.profile.profile import Profile
 from payasync.profile.readiness import Group, Readiness, inspect_groups, optional_points
+from payasync.profile.schema import OPEN_FIELDS
 from payasync.sandbox import Sandbox
 
 SIGNING: Final = "request signatures: signature.algorithm, signature.encoding"
@@ -32,6 +33,8 @@ def test_empty_profile() -> None:
         assert (False, False) == (group.ready, group.begun)
         assert len(group.missing) in {1, 2, 3}
         assert all(each.thing and each.keys for each in group.missing)
+    subscriptions = {key for each in readiness("subscriptions").missing for key in each.keys}
+    assert {f"fields.{name}" for name in OPEN_FIELDS if name != "return_url"} <= subscriptions
 
 
 ABSENT: Final = """codes.absent = ["N"]

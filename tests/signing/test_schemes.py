@@ -23,7 +23,7 @@ from payasync.strict_json import ExactNumber
 from tests.profile.refusal import shown
 
 PATH: Final = "/payment/refund"
-KEY: Final = Secret("signing key of M1")
+KEY: Final = Secret("a signing key of M1")
 ENCODINGS: Final = ("hex", "HEX", "base64", "base64-percent")
 FIELDS: Final = {"totalAmt": 450, "outTradeNo": "T1", "nonceStr": "n", "body": "", "sign": "old"}
 """In no order, with an empty value and an old signature."""
@@ -101,6 +101,7 @@ def test_each_option_changes_the_text_so() -> None:
         ({"exclude": ["sign", "nonceStr"]}, "outTradeNo=T1&totalAmt=450"),
         ({"skip_empty": False}, "body=&nonceStr=n&outTradeNo=T1&totalAmt=450"),
         ({"key_param": "key"}, "nonceStr=n&outTradeNo=T1&totalAmt=450&key=<signing key>"),
+        ({"key_param": "key", "separator": "|"}, "nonceStr=n|outTradeNo=T1|totalAmt=450|key=<signing key>"),
         ({"append_path": True}, "nonceStr=n&outTradeNo=T1&totalAmt=450/payment/refund"),
         (
             {"append_path": True, "key_param": "key"},
