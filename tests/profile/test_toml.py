@@ -17,7 +17,6 @@ from payasync import (
     Accept,
     AnswerShape,
     ConfigurationError,
-    HttpCodes,
     Idempotency,
     NotificationShape,
     Parameter,
@@ -97,7 +96,6 @@ def test_unknown_key() -> None:
         ('[status.payment]\nname = "x"\nplaces = "query"', "status.payment.places", "place", "name, place"),
         ('[status.refunds]\nname = "x"', "status.refunds", "refund", "payment, refund"),
         ("[signature]\n9 = 1", "signature.9", None, ""),
-        ("shop = 1", "shop", None, ""),
         ('[codes."refunds.creat"]\nabsent = []', "codes.refunds.creat", "refunds.create", ""),
         ("[codes]\nby_operation = {}", "codes.by_operation", None, ""),
         ('[payment_status]\nname = "x"', "payment_status", "[status.payment]", TOP),
@@ -165,6 +163,8 @@ def test_operation_without_quotes() -> None:
     """If an operation has no quotes in TOML, the error says so, with the key as it must be written and the line."""
     for text, field, written in [
         ('[endpoints.orders.place]\npath = "/x"', "endpoints.orders.place", '[endpoints."orders.place"]'),
+        ("[codes.refunds.create]\nabsent = [1]", "codes.refunds.create", '[codes."refunds.create"]'),
+        ("[constants.orders.place]\nv = 1", "constants.orders.place", '[constants."orders.place"]'),
         ('[fields.orders.place]\ncurrency = "c"', "fields.orders.place", '[fields."orders.place"]'),
         (
             'accept.required.orders.place = ["subject"]',
@@ -288,7 +288,6 @@ def test_what_is_written_reads_back() -> None:
         Profile(signed=(), merchant=()),
         Profile(signature=SortedPairs()),
         Profile(signature=SortedPairs(allow_delimiters=())),
-        Profile(http=HttpCodes(not_executed=())),
         Profile(accept=Accept(required={"orders.place": ()})),
         Profile(constants={"*": {}, "orders.place": {"outer": {"inner": {}}, "empty": {}}}),
         Profile(constants={"*": {"list": [[], {}, [{"a": {}}]]}}),
