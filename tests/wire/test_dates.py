@@ -1,6 +1,7 @@
 """Dates with a zone: the zone is written, converted to UTC, or refused, and never lost."""
 
 from datetime import UTC, date, datetime, timedelta, timezone
+from functools import cache
 from typing import Any, Final
 
 import pytest
@@ -21,10 +22,12 @@ LOSING: Final = ["%Y-%m-%d", "%d/%m/%Y", TIME, f"{TIME}+00:00", "%s000", f"{TIME
 """Formats that write no zone, and do not say that they are in UTC."""
 
 
+DATED: Final = cache(lambda form: codec(evolve(PROFILE, formats={"start_date": form})))
+
+
 def written(form: str, start: date) -> Any:
     """Return a start date as it is sent."""
-    dated = codec(evolve(PROFILE, formats={"start_date": form}))
-    call = dated.call(UpdateSubscription(subscription_id="S1", start_date=start))
+    call = DATED(form).call(UpdateSubscription(subscription_id="S1", start_date=start))
     return call.fields[NAME]
 
 
