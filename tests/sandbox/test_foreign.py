@@ -1,79 +1,20 @@
-"""Clients that share no code with payasync: a shell with curl and openssl, and random bytes."""
+"""Random bytes from a client that shares no code with payasync."""
 
-import asyncio
 import http.client
 import json
-import os
-import shutil
-import socket
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from payasync import Profile, SortedPairs
 from payasync.endpoints import OPERATIONS, Operation
-from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox import PROFILE
 from payasync.sandbox.threaded import ThreadedSandbox
 
-SCRIPT: Final = r"""
-set -euo pipefail
-nonce=$(openssl rand -hex 16)
-text="currency=CAD&merchantId=$MERCHANT&nonceStr=$nonce&outTradeNo=$NUMBER&subject=Café au lait&totalAmt=450"
-sign=$(printf %s "$text" | eval "$SIGN")
-body=$(cat <<END
-{"merchantId": "$MERCHANT", "outTradeNo": "$NUMBER", "subject": "Café au lait", "totalAmt": $AMOUNT,
- "currency": "CAD", "nonceStr": "$nonce", "sign": "$sign"}
-END
-)
-curl --silent --show-error --max-time 20 --noproxy '*' --write-out '\n%{http_code}' \
-    --header 'Content-Type: application/json' --data-binary "$body" "$URL/payment/unifiedorder"
-"""
-HMAC: Final = """openssl dgst -sha256 -hmac "$KEY" -r | cut -d ' ' -f 1"""
-RSA: Final = """openssl dgst -sha256 -sign "$KEY_FILE" | openssl base64 -A"""
 CONTENT: Final = {"Content_Type": "application/json"}
 DOCUMENTED: Final = frozenset({200, 400, 401, 403, 404, 405, 409, 413, 415, 422})
-
-
-async def shelled(sandbox: Sandbox, sign: str, **given: str) -> tuple[int, Any]:
-    """Place an order from a shell, and return the response's status and document."""
-    own = {"MERCHANT": sandbox.credentials.merchant_id, "URL": sandbox.url, "SIGN": sign, "NUMBER": "T1"}
-    environ = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "AMOUNT": "450", **own, **given}
-    process = await asyncio.create_subprocess_exec(
-        "bash", "-c", SCRIPT, env=environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    output, errors = await process.communicate()
-    assert process.returncode == 0, errors.decode()
-    document, _, status = output.decode().rpartition("\n")
-    return int(status), json.loads(document)
-
-
-async def test_shell_places_an_order(tmp_path: Path) -> None:
-    """A signature that `openssl` made is accepted; one by another key, or of another amount, is refused.
-
-    An RSA signature with the merchant's private key is accepted, too. An idle connection delays nobody.
-    """
-    if missing := [tool for tool in ("bash", "curl", "openssl") if shutil.which(tool) is None]:
-        pytest.skip(f"not installed: {', '.join(missing)}")
-    private = Profile(signature=SortedPairs(algorithm="rsa-sha256", encoding="base64"))
-    file = tmp_path / "key.pem"
-    async with Sandbox() as sandbox, Sandbox(private) as other:
-        key, pem = (each.credentials.signing_key for each in (sandbox, other))
-        assert key
-        assert pem
-        file.write_text(pem.reveal(), encoding="utf-8")
-        given = {"KEY": key.reveal()}
-        with socket.create_connection(("127.0.0.1", int(sandbox.url.rpartition(":")[2]))):
-            placed = await shelled(sandbox, HMAC, **given)
-        refused = [await shelled(sandbox, HMAC, **{**given, **each}) for each in ({"KEY": "wrong"}, {"AMOUNT": "451"})]
-        by_key, _ = await shelled(other, RSA, KEY_FILE=str(file))
-
-        assert (200, "SBX_OK") == (placed[0], placed[1]["code"])
-        assert [(401, "SBX_BAD_SIGNATURE")] * 2 == [(status, document["code"]) for status, document in refused]
-        assert (200, 1, 1) == (by_key, other.ledger.orders(), sandbox.ledger.orders())
 
 
 @pytest.fixture(scope="module")

@@ -7,18 +7,6 @@ import aiohttp
 import jsonschema_rs
 import pytest
 from attrs import evolve
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.openapi import from_dict
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    negative_data_rejection,
-    positive_data_acceptance,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from payasync import Accept, AnswerShape, Auth, Endpoint, HttpCodes, Profile, ResultCodes, SandboxShape, SortedPairs
 from payasync.endpoints import OPERATIONS, Argument
@@ -28,22 +16,12 @@ from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.arguments import SORTS
 from payasync.sandbox.dialect import Dialect
 from payasync.sandbox.openapi import describe_request, describe_service
-from payasync.sandbox.threaded import ThreadedSandbox
 from payasync.strict_json import at
 from payasync.wire.encode import encode
 from tests.sandbox.foreign import Receiver
 from tests.sandbox.world import SAMPLES, Reading, World
 
 CREATE: Final = "subscriptions.create"
-CHECKS: Final[list[Any]] = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-    positive_data_acceptance,
-    negative_data_rejection,
-]
 NAMES: Final = [operation.name for operation in OPERATIONS]
 
 
@@ -291,55 +269,3 @@ def accepts(words: Dialect, argument: Argument, value: object) -> bool:
     except ValueError:
         return False
     return True
-
-
-UNSIGNED: Final = evolve(
-    PROFILE, name="unsigned", bearer=NAMES, signed=(), merchant=(), constants={"*": {"v": 2, "w": [1.5]}}
-)
-"""A service whose requests a fuzzer can make: nothing in them is signed."""
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("profile", [PROFILE, UNSIGNED], ids=lambda profile: profile.name)
-def test_schemathesis(profile: Profile) -> None:
-    """Generated requests are accepted if they are as described, and refused if not; no response is a 500."""
-    statuses: dict[str, set[int]] = {name: set() for name in NAMES}
-    with ThreadedSandbox(profile) as sandbox:
-        key = sandbox.credentials.secret_key
-        assert key
-        headers = {"Authorization": f"Bearer {key.reveal()}"}
-        for called in operations(described(profile)):
-            for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
-                seen = statuses[called.definition.raw["operationId"]]
-                seen |= statuses_of(called.as_strategy(generation_mode=mode), base_url=sandbox.url, headers=headers)
-
-    assert [True, True] == [200 in statuses[name] for name in ("payments.create", CREATE)]
-    assert [] == [name for name, seen in statuses.items() if len(seen) == 1 or max(seen) >= 500]
-
-
-def operations(document: Any) -> list[Any]:
-    """Return the operations of a document as schemathesis reads them."""
-    api: Any = from_dict(document)
-    return [each.ok() for each in api.get_all_operations()]
-
-
-def statuses_of(cases: Any, **options: Any) -> set[int]:
-    """Return the statuses of the responses to some cases, after checking the responses."""
-    seen = set[int]()
-
-    @seed(17)
-    @settings(
-        max_examples=12,
-        phases=[Phase.generate],
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-        database=None,
-        deadline=None,
-    )
-    @given(case=cases)
-    def drive(case: Any) -> None:
-        answer = case.call(timeout=10, **options)
-        case.validate_response(answer, checks=CHECKS)
-        seen.add(answer.status_code)
-
-    drive()
-    return seen
