@@ -1,21 +1,16 @@
 """The pages in a real browser: with mouse, keyboard, phone, dark colours, and without script."""
 
-import re
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, expect
+from playwright.async_api import Browser, Page, ViewportSize, expect
 
 from payasync.sandbox import Sandbox
 from tests.sandbox.chromium import browsing
 from tests.sandbox.foreign import Receiver
-from tests.sandbox.web.accessibility import violations
 
-SMALL_PHONE: Final[ViewportSize] = {"width": 320, "height": 640}
-PHONE: Final[ViewportSize] = {"width": 390, "height": 844}
-TABLET: Final[ViewportSize] = {"width": 768, "height": 1024}
+PHONE: Final[ViewportSize] = {"width": 320, "height": 640}
 DESKTOP: Final[ViewportSize] = {"width": 1280, "height": 800}
 LONG: Final = "N" * 64
 
@@ -107,38 +102,19 @@ async def test_dashboard_shows_and_works(visiting: Visitor, sandbox: Sandbox, re
     visiting.check()
 
 
-OFFSETS: Final = """
-Array.from(document.querySelectorAll(".lines li"), line => {
-  const [date, kind] = ["time", ".dim"].map(each => {
-    const text = document.createRange();
-    text.selectNodeContents(line.querySelector(each));
-    return text.getBoundingClientRect().bottom;
-  });
-  return Math.abs(date - kind);
-})
-"""
-"""The pixels between the bottoms of a timeline's dates and the words beside them."""
-
-
 async def test_page_of_a_request(visiting: Visitor, sandbox: Sandbox) -> None:
-    """A button copies the curl command of a request, under the policy of the page, and says so.
-
-    In a timeline, the date of a request stands as high as the words beside it.
-    """
+    """A button copies the curl command of a request, under the policy of the page, and says so."""
     page = visiting.page
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     await pay_page(sandbox)
     await page.goto(link(sandbox))
-    await page.goto(f"{sandbox.url}/timeline?about=T1")
-    offsets = await page.evaluate(OFFSETS)
-    await page.get_by_title("Show the request").click()
+    await page.get_by_title("Show the request").first.click()
     await page.get_by_role("button", name="Copy").click()
     await expect(page.get_by_role("status")).to_have_text("Copied")
     copied = str(await page.evaluate("navigator.clipboard.readText()"))
 
     assert copied.startswith(f"curl --request POST {sandbox.url}/payment/unifiedorder ")
     assert await page.locator("#command").text_content() == copied
-    assert (2, True) == (len(offsets), max(offsets) < 2)
     visiting.check()
 
 
@@ -222,72 +198,37 @@ async def test_everything_works_without_script(browser: Browser, sandbox: Sandbo
     await context.close()
 
 
-async def busy(sandbox: Sandbox) -> None:
-    """Fill the sandbox with many objects, with numbers and texts of the greatest length."""
-    await sandbox.given.paid_order(out_trade_no=LONG, subject="A long title " * 20, notify_url="http://127.0.0.1:1/")
-    await sandbox.given.pending_order(9_007_199_254_740_991, out_trade_no="T1", subject="Coffee", body="Large")
-    await sandbox.given.paid_order(out_trade_no="T2", subject="Tea")
-    async with sandbox.session() as pay:
-        await pay.refunds.create(out_trade_no=LONG, out_refund_no=LONG[:-1] + "R", total_amt=450, refund_amt=200)
-        await pay.subscriptions.create(
-            frequency="monthly", amount=900, start_date=sandbox.clock.now().date(), customer={"email": "a@example.com"}
-        )
-    await sandbox.clock.advance(hours=1)
+LOOK: Final = """
+() => {
+  const found = [], light = (colour) => colour.match(/\\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0);
+  const style = getComputedStyle(document.body);
+  if (Math.abs(light(style.color) - light(style.backgroundColor)) < 400)
+    found.push('pale text');
+  if (document.documentElement.scrollWidth > window.innerWidth) found.push('stands out sideways');
+  if (document.documentElement.lang !== 'en' || document.querySelectorAll('h1').length !== 1) found.push('no heading');
+  for (const field of document.querySelectorAll('input:not([type=hidden]), select'))
+    if (!field.labels.length) found.push(`no label: ${field.name}`);
+  for (const one of document.querySelectorAll('button, a'))
+    if (!one.textContent.trim()) found.push(`no name: ${one.outerHTML}`);
+  return found;
+}
+"""
+"""Returns what keeps people from reading or using a page."""
 
 
-async def pages_of(context: BrowserContext, sandbox: Sandbox) -> AsyncGenerator[tuple[str, Page]]:
-    """Open and yield each page for people."""
-    page = await context.new_page()
-    await page.goto(await pay_page(sandbox, out_trade_no="T8"))
-    yield "gateway", page
-    await busy(sandbox)
-    await page.goto(link(sandbox))
-    yield "busy dashboard", page
-    async with page.expect_navigation():
-        await page.get_by_role("link", name=re.compile(LONG)).first.click()
-    yield "timeline", page
-    await page.goto(sandbox.url)
-    async with page.expect_navigation():
-        await page.get_by_title("Show the request").first.click(timeout=5000)
-    yield "request", page
-    await page.goto(await pay_page(sandbox, out_trade_no="T9"))
-    await page.get_by_role("button", name="Decline").click()
-    await expect(page.get_by_role("status")).to_contain_text("Declined")
-    yield "declined", page
-    await page.get_by_role("button", name="Authorize").click()
-    await expect(page.get_by_role("status")).to_contain_text("Paid")
-    yield "paid", page
-    await page.goto(f"{sandbox.url}/gateway/unknown")
-    yield "unknown", page
-    async with Sandbox() as other:
-        await page.goto(other.url)
-        yield "closed", page
-        await page.goto(link(other))
-        yield "empty dashboard", page
-
-
-@pytest.mark.parametrize(
-    ("size", "scheme", "count"),
-    [
-        pytest.param(PHONE, "dark", 4, id="four pages"),
-        *(
-            pytest.param(size, scheme, 9, marks=pytest.mark.long)
-            for size in (SMALL_PHONE, TABLET, DESKTOP)
-            for scheme in ("light", "dark")
-        ),
-    ],
-)
-async def test_pages_are_for_everybody(browser: Browser, scheme: Any, size: Any, count: int) -> None:
-    """Every page passes the checks of accessibility and fits its width, on every screen, in light and dark."""
-    found: dict[str, list[str]] = {}
+async def test_pages_are_for_everybody(visiting: Visitor, receiver: Receiver) -> None:
+    """On a phone and a desktop, in light and dark, each page fits its width, and its fields and buttons have names."""
+    page, found = visiting.page, list[tuple[str, list[str]]]()
     async with Sandbox(clock="frozen") as sandbox:
-        context = await browser.new_context(viewport=size, color_scheme=scheme)
-        async with aclosing(pages_of(context, sandbox)) as pages:
-            async for name, page in pages:
-                found[name] = await violations(page, touch=size in (SMALL_PHONE, PHONE))
-                if len(found) == count:
-                    break
-        await context.close()
+        await sandbox.given.paid_order(out_trade_no=LONG, subject="A long title " * 20, notify_url=receiver.url)
+        await sandbox.given.pending_order(9_007_199_254_740_991, out_trade_no="T2", subject="Coffee", body="Large")
+        await sandbox.given.subscription()
+        addresses = [await pay_page(sandbox), link(sandbox), f"{sandbox.url}/timeline?about={LONG}"]
+        for url in (*addresses, f"{sandbox.url}/timeline/1", f"{sandbox.url}/gateway/unknown"):
+            await page.goto(url)
+            for size, scheme in ((PHONE, "dark"), (DESKTOP, "light")):
+                await page.set_viewport_size(size)
+                await page.emulate_media(color_scheme=scheme)
+                found.append((url, await page.evaluate(LOOK)))
 
-    assert count == len(found)
-    assert {} == {name: each for name, each in found.items() if each}
+    assert [] == [each for each in found if each[1]]
