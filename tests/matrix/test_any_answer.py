@@ -57,27 +57,14 @@ def answers(draw: st.DrawFn) -> bytes:
     return draw(st.sampled_from([head, head, head, b""])) + b"\r\n".join(headers) + b"\r\n\r\n" + body
 
 
-class Said:
-    """What a service answers next, always the same until that is set.
-
-    Attributes:
-        raw: Its bytes.
-    """
-
-    raw = b""
-
-    def __iter__(self) -> Iterator[Answer]:
-        while True:
-            yield Answer(self.raw, then="close")
-
-
-SAID: Final = Said()
+SAID: Final = [b""]
+"""The bytes that the service sends, always the same until they are set."""
 
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Recorder]:
-    """A service that answers what it is told."""
-    with Recorder(SAID) as service:
+    """A service that sends what is set."""
+    with Recorder(iter(lambda: Answer(SAID[0], then="close"), None)) as service:
         yield service
 
 
@@ -121,7 +108,7 @@ def test_any_answer(service: Recorder, one: TenCall, raw: bytes, bare: bool) -> 
         async with brief(service, profile=BARE if bare else PROFILE) as pay:
             return await ended(one.call(pay))
 
-    SAID.raw = raw
+    SAID[0] = raw
     response = asyncio.run(called())
 
     assert response is None or everything(response)
@@ -148,7 +135,7 @@ def test_any_answer_is_stored(
             done = [await ended(pay.send(request)) is not None for _ in range(2)]
         return done, [each.state for each in await journal.find("refunds.create", number)]
 
-    SAID.raw = raw
+    SAID[0] = raw
     with caplog.at_level(logging.WARNING, "payasync"):
         done, (state,) = asyncio.run(called())
 

@@ -6,8 +6,6 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from tests.release.built import find_flaws
 
 TRACKED: Final = {"payasync/__init__.py", "payasync/py.typed", "README.md", "noxfile.py"}
@@ -15,7 +13,7 @@ WHEEL: Final = ("payasync/__init__.py", "payasync/py.typed", "payasync-1.2.0.dis
 SDIST: Final = ("payasync/__init__.py", "payasync/py.typed", "README.md", "PKG-INFO", "pyproject.toml", ".gitignore")
 
 
-def flaws(folder: Path, *, wheel: tuple[str, ...] = WHEEL, sdist: tuple[str, ...] = SDIST, latest: str) -> list[str]:
+def flaws(folder: Path, *, wheel: tuple[str, ...], sdist: tuple[str, ...], latest: str) -> list[str]:
     """Return the flaws of version 1.2.0 with these files, below a changelog that begins with a heading."""
     packed, source = folder / "payasync-1.2.0-py3-none-any.whl", folder / "payasync-1.2.0.tar.gz"
     with zipfile.ZipFile(packed, "w") as archive:
@@ -27,32 +25,21 @@ def flaws(folder: Path, *, wheel: tuple[str, ...] = WHEEL, sdist: tuple[str, ...
     return find_flaws(source, packed, TRACKED, f"# Changelog\n\n## [{latest}]\n\n## [1.1.0]\n")
 
 
-@pytest.mark.parametrize("latest", ["Unreleased", "1.2.0"])
-def test_good_files_have_no_flaw(latest: str, tmp_path: Path) -> None:
-    """The files of git, and those that the build adds, may be published, before and after the changelog is closed."""
-    assert [] == flaws(tmp_path, latest=latest)
+def test_flaws_are_found(tmp_path: Path) -> None:
+    """A file that git does not know or the archive lacks, and a version that the changelog lacks, are named.
 
-
-@pytest.mark.parametrize(
-    ("wheel", "sdist", "latest", "expected"),
-    [
-        ((*WHEEL, "payasync/key.pem"), SDIST, "1.2.0", ["payasync/key.pem is foreign"]),
-        (WHEEL, (*SDIST, "payasync/notes.txt"), "1.2.0", ["payasync/notes.txt is foreign"]),
+    The files of git, and those that the build adds, may be published, before and after the changelog is closed.
+    """
+    key, notes, other = "payasync/key.pem", "payasync/notes.txt", "payasync-1.1.0.dist-info/METADATA"
+    cases: list[tuple[tuple[str, ...], tuple[str, ...], str, list[str]]] = [
+        *((WHEEL, SDIST, latest, []) for latest in ("Unreleased", "1.2.0")),
+        ((*WHEEL, key), SDIST, "1.2.0", [f"{key} is foreign"]),
+        (WHEEL, (*SDIST, notes), "1.2.0", [f"{notes} is foreign"]),
         ((*WHEEL, "noxfile.py"), SDIST, "1.2.0", ["noxfile.py is foreign"]),
-        (
-            (*WHEEL[:2], "payasync-1.1.0.dist-info/METADATA"),
-            SDIST,
-            "1.2.0",
-            ["payasync-1.1.0.dist-info/METADATA is foreign"],
-        ),
+        ((*WHEEL[:2], other), SDIST, "1.2.0", [f"{other} is foreign"]),
         ((WHEEL[0], WHEEL[2]), SDIST, "1.2.0", ["payasync/py.typed is missing"]),
         (WHEEL, SDIST[1:], "1.2.0", ["payasync/__init__.py is missing"]),
         (WHEEL, SDIST, "1.1.0", ["CHANGELOG.md begins with 1.1.0, but the version is 1.2.0"]),
-    ],
-    ids=["wheel", "sdist", "beside_the_package", "other_version", "not_in_wheel", "not_in_sdist", "changelog"],
-)
-def test_flaw_is_found(
-    wheel: tuple[str, ...], sdist: tuple[str, ...], latest: str, expected: list[str], tmp_path: Path
-) -> None:
-    """A file that git does not know or the archive lacks, and a version that the changelog lacks, are named."""
-    assert expected == flaws(tmp_path, wheel=wheel, sdist=sdist, latest=latest)
+    ]
+    for wheel, sdist, latest, expected in cases:
+        assert expected == flaws(tmp_path, wheel=wheel, sdist=sdist, latest=latest)
