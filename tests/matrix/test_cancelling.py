@@ -5,7 +5,7 @@ import gc
 import random
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -15,8 +15,7 @@ from typing import Any, Final
 import pytest
 from attrs import field, frozen
 
-from payasync import Call, Event, Layer, Reply, RetryPolicy, Send, Session, Timeouts
-from payasync.errors import OutcomeUnknownError
+from payasync import Call, Event, Layer, Reply, RetryPolicy, Send, Session
 from payasync.middleware.observe import Retrying, Unknown
 from payasync.wire.response import Response
 from tests.foreign import signatures
@@ -164,6 +163,7 @@ PHASES: Final = (
         scheme="https:",
     ),
     Phase("write", LARGE_CALLS, Deaf, Stage.begun, weight=1),
+    Phase("write over TLS", LARGE_CALLS, lambda: Deaf(tls=server_tls()), Stage.begun, weight=1, scheme="https:"),
     Phase("answer", ALL, partial(Recorder, otherwise=SILENT), Stage.asked),
     Phase("answer over TLS", ALL, lambda: Recorder(otherwise=SILENT, tls=server_tls()), Stage.asked),
     Phase("body", ALL, partial(Recorder, otherwise=HALF), Stage.asked, further=TURNS),
@@ -253,11 +253,6 @@ def sockets() -> set[str]:
     return {name for name in found if name.startswith("socket:")}
 
 
-def accepted_by(service: Recorder) -> set[str]:
-    """Return the service's ends of its connections."""
-    return {str(Path(f"/proc/self/fd/{each.stream.fileno()}").readlink()) for each in service.connections}
-
-
 def numbers(stage: Stage, path: str, name: str) -> list[object]:
     """Return what a field was in each request of an endpoint."""
     return [signatures.fields(request)[name] for request in stage.service.requests if request.path == path]
@@ -289,56 +284,5 @@ async def test_cancelling_at_any_point(many: int) -> None:
     assert [len(set(each)) for each in paid] == [len(each) for each in paid]
     assert [len(set(each)) for each in refunded] == [len(each) for each in refunded]
     assert (tasks_before, sockets_before) == (asyncio.all_tasks(), sockets())
+    assert not [each for _, stage in stages for each in stage.service.connections if len(each.received) >= LENGTH]
     assert [] == complaints
-
-
-@asynccontextmanager
-async def writing(service: Deaf, times: Timeouts, extra: Mapping[str, str]) -> AsyncGenerator["asyncio.Task[Response]"]:
-    """Give a payment that has begun to leave, and close its session behind it."""
-    calls: list[Call] = []
-    async with session(service, timeouts=times, middleware=[noting(calls)]) as pay:
-        task = asyncio.ensure_future(pay.payments.create(amount=1, currency="USD", extra=extra))
-        await until(lambda: bool(calls) and calls[0].progress.begun and bool(service.connections))
-        yield task
-
-
-async def test_session_that_closes_under_a_request_that_is_being_written() -> None:
-    """If the session closes during the write, the call ends with our own error."""
-    with Deaf() as service:
-        async with writing(service, Timeouts(), LARGE) as task:
-            pass
-        with pytest.raises(OutcomeUnknownError) as caught:
-            await task
-        await asyncio.to_thread(service.wait_for_ends)
-
-    assert "the connection was closed before the response" == caught.value.reason
-
-
-@pytest.mark.parametrize("ends", ["cancelled", "too late"])
-@pytest.mark.parametrize(
-    ("secure", "extra", "answered"),
-    [
-        pytest.param(False, LARGE, b"", id="http"),
-        pytest.param(True, LARGE, b"", id="https"),
-        pytest.param(True, {}, b"", id="https, written whole"),
-        pytest.param(False, LARGE, HALF.raw, id="within its answer"),
-    ],
-)
-async def test_attempt_that_is_given_up(ends: str, extra: dict[str, str], answered: bytes, *, secure: bool) -> None:
-    """After an attempt is given up, no further byte leaves, and no socket stays open."""
-    times = Timeouts(read=0.05 if ends == "too late" else 20)
-    with Deaf(tls=server_tls() if secure else None) as service:
-        before = sockets()
-        async with writing(service, times, extra) as task:
-            if answered:
-                service.connections[0].stream.sendall(answered)
-            await turns(TURNS)
-            if ends == "cancelled":
-                task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        await turns(TURNS)
-        left = sockets() - before - accepted_by(service)
-        await asyncio.to_thread(service.wait_for_ends)
-
-    assert set() == left
-    assert not extra or len(service.received) < LENGTH

@@ -1,7 +1,7 @@
 """The ten endpoints over HTTP: authentication, checks, and the shape of refusals."""
 
 import json
-from typing import Any, cast
+from typing import Any
 
 import aiohttp
 import pytest
@@ -12,7 +12,6 @@ from payasync.profile.schema import Endpoint
 from payasync.profile.wire_names import MERCHANT, NONCE, SIGN
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.signing.schemes import SortedPairs
-from payasync.strict_json import at
 from tests.inside import store_of
 from tests.sandbox.foreign import PLACE, QUERY, Foreign
 from tests.sandbox.world import SAMPLES, World
@@ -100,20 +99,6 @@ async def test_client_and_sandbox_agree_on_headers(
                 await other.payments.create(**amount)
 
         assert ("pending", 1 + [*statuses.values()].count(200)) == (made.state, sandbox.ledger.payments())
-
-
-async def test_wrong_signature_inside_a_success() -> None:
-    """Inside HTTP 200, the first code of `codes.unauthenticated` refuses a signature: an `AuthenticationError`."""
-    codes = {why: code for why, code in PROFILE.sandbox.codes.items() if why != "bad_signature"}
-    profile = evolve(PROFILE, sandbox=evolve(PROFILE.sandbox, failures="200", codes=codes))
-    async with Sandbox(profile) as sandbox:
-        credentials = evolve(sandbox.credentials, signing_key="another key")
-        async with sandbox.session(credentials=credentials) as pay:
-            with pytest.raises(AuthenticationError) as caught:
-                await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
-
-    error = caught.value
-    assert (200, profile.codes.unauthenticated[0], True) == (error.http_status, error.code, error.sent)
 
 
 async def test_signed_requests_carry_nonce_signature_and_merchant(world: World) -> None:
@@ -231,21 +216,6 @@ async def test_every_response_names_its_request(world: World) -> None:
     numbers = {(await world.pay.send(request)).request_id for request in (PLACING, QUERYING, QUERYING)}
 
     assert 3 == len(numbers - {None})
-
-
-async def test_responses_are_signed_where_the_profile_says(world: World) -> None:
-    """If the profile has a signature, the service's key verifies responses, and refusals if it says so."""
-    answer = world.profile.answer
-    above, _, name = answer.signature.rpartition(".")
-    (key,), path, scheme = world.sandbox.credentials.service_keys, PLACING.operation.path, world.profile.signature
-    verified = list[bool]()
-    for response in (await world.reach(PLACING), await world.reach(PLACING), await world.reach(PLACING, body=b"x")):
-        fields = dict(at(response.document, above, {}) if above else response.document)
-        signature = fields.pop(name, "")
-        verified.append(bool(signature) and cast("Any", scheme).verify(fields, signature, path=path, key=key) is True)
-    refused = bool(answer.signature) and answer.refusals_signed is True
-
-    assert [bool(answer.signature), refused, refused] == verified
 
 
 @pytest.mark.parametrize("method", ["POST", "GET"])

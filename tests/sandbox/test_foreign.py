@@ -61,10 +61,10 @@ BODIES: Final = st.one_of(
     st.binary(max_size=200),
     st.dictionaries(NAMES | TEXTS, VALUES, max_size=8).map(lambda fields: json.dumps(fields).encode()),
     st.lists(st.tuples(NAMES, VALUES), max_size=6).map(repeating),
-    st.integers(1, 20_000).map(lambda depth: b'{"a":' * depth),
-    st.sampled_from([b"[" * 60_000, b'{"a":NaN}', b'{"a":1e999}', b'{"a":-Infinity}', b"\xff\xfe{}"]),
+    st.integers(1, 2000).map(lambda depth: b'{"a":' * depth),
+    st.sampled_from([b"[" * 9000, b'{"a":NaN}', b'{"a":1e999}', b'{"a":-Infinity}', b"\xff\xfe{}"]),
     st.sampled_from([b'{"a":"\\ud800"}', b'{"a":1,"a":1}', b"{}", b"null", b"", b"\x00"]),
-    st.integers(1, 30_000).map(lambda digits: b'{"totalAmt":' + b"9" * digits + b"}"),
+    st.integers(1, 5000).map(lambda digits: b'{"totalAmt":' + b"9" * digits + b"}"),
 )
 POSTS: Final = st.sampled_from([operation for operation in OPERATIONS if operation.has_body])
 HEADER: Final = st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"), max_size=60)

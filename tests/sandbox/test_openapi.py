@@ -173,7 +173,8 @@ def test_codes_of_refusals_are_documented() -> None:
 
     for codes, expected, required in cases:
         profile = Profile(answer=AnswerShape(code="code", ok=["OK"]), sandbox=SandboxShape(codes=codes))
-        for schema in (refusal(described(profile), name) for name in NAMES):
+        document = described(profile)
+        for schema in (refusal(document, name) for name in NAMES):
             assert (expected, required) == (schema["properties"].get("code"), "code" in schema["required"])
     shape = AnswerShape(code="m", message="m", code_optional=True)
     schema = refusal(described(Profile(answer=shape, codes=ResultCodes(absent=("N",)))), NAMES[0])

@@ -5,96 +5,41 @@ import gc
 import json
 import socket
 import warnings
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Final
 
-import aiohttp
 import pytest
-from aiohttp import web
 
 from payasync.errors import ConfigurationError
 from payasync.sandbox import Sandbox
-from payasync.sandbox.server import Server, listen, loopback_address, url_of
+from payasync.sandbox.server import listen, loopback_address
 from tests.inside import turns, until
-from tests.sandbox.foreign import PLACE, Foreign, raw, refuses
+from tests.sandbox.foreign import PLACE, QUERY, Foreign, raw, refuses
 
 
-class SlowServer(Server):
-    """A server that can hold back its responses."""
+async def test_request_in_flight_gets_its_response(sandbox: Sandbox, foreign: Foreign) -> None:
+    """A request in flight when the server stops listening gets its response."""
+    fault = sandbox.faults.latency("orders.query", seconds=0.05)
+    asking = asyncio.create_task(foreign.post(QUERY, outTradeNo="T1"))
+    await until(lambda: fault.fired)
+    refusing = sandbox.faults.refuse()
+    stopped, answer = refuses(sandbox.url), await asking
+    refusing.disarm()
 
-    def __init__(self, listening: socket.socket) -> None:
-        super().__init__(listening)
-        self.url = url_of(listening)
-        self.arrived = asyncio.Event()
-        self.respond = asyncio.Event()
-        self.reopened_by = list[object]()
-
-    def reopen(self, by: object) -> None:
-        """Reopen the server, and record who did."""
-        super().reopen(by)
-        self.reopened_by.append(by)
-
-    async def get(self, _request: web.Request) -> web.Response:
-        """Respond when the test allows it."""
-        self.arrived.set()
-        await self.respond.wait()
-        return web.Response(text="here")
+    assert (True, 404, False) == (stopped, answer.status, refuses(sandbox.url))
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[SlowServer]:
-    """A server that is open."""
-    made = SlowServer(socket.create_server(("127.0.0.1", 0)))
-    application = web.Application(middlewares=[made.mark_busy])
-    application.router.add_get("/", made.get)
-    async with made.serve(application, shutdown_timeout=0.1):
-        yield made
-
-
-async def get(server: SlowServer, http: aiohttp.ClientSession) -> str:
-    """Send a request, and return the response."""
-    async with http.get(server.url) as response:
-        return await response.text()
-
-
-async def test_request_in_flight_gets_its_response(server: SlowServer, http: aiohttp.ClientSession) -> None:
-    """A request in flight when the server stops listening gets its response, and its connection ends."""
-    request = asyncio.create_task(get(server, http))
-    await server.arrived.wait()
-    server.stop_listening(None, by="test")
-    server.respond.set()
-    response = await request
-    server.reopen("test")
-
-    assert "here" == response
-    assert "here" == await get(server, http)
-
-
-async def test_earlier_timer_does_not_reopen(server: SlowServer) -> None:
-    """A timer of an earlier `stop_listening`, or of another caller, does not open a stopped server."""
-    server.stop_listening(0.01, by="one")
-    server.reopen("one")
-    server.stop_listening(None, by="one")
-    # Timers run in their order: by then the first one would have reopened the server.
-    server.stop_listening(0.01, by="two")
-    await until(lambda: "two" in server.reopened_by)
-
-    assert refuses(server.url)
-    assert ["one", "two"] == server.reopened_by
-
-
-async def test_connection_that_was_just_accepted_is_closed(server: SlowServer) -> None:
+async def test_connection_that_was_just_accepted_is_closed(sandbox: Sandbox) -> None:
     """If the server stops listening, every connection ends, even one that is just being accepted."""
     for count in range(5):
-        with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as client:
+        with socket.create_connection(("127.0.0.1", int(sandbox.url.rpartition(":")[2]))) as client:
             client.settimeout(0)
             await turns(count)
-            server.stop_listening(None, by="test")
+            fault = sandbox.faults.refuse()
             with suppress(ConnectionResetError):
                 async with asyncio.timeout(10):
                     assert b"" == await asyncio.get_running_loop().sock_recv(client, 1)
-        server.reopen("test")
+        fault.disarm()
 
 
 def test_sandbox_listens_on_loopback_only() -> None:
@@ -225,7 +170,7 @@ async def test_urls_in_any_language(foreign: Foreign, sandbox: Sandbox) -> None:
 
         assert ("SBX_PENDING", 200, 303) == (placed.document["status"], shown.status, back.status), url
         assert back.headers["Location"].isascii()
-    await sandbox.clock.advance(days=3)
+    await sandbox.settle()
 
     assert {None} == {each.status for each in sandbox.ledger.deliveries()}
 

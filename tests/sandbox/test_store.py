@@ -4,7 +4,6 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing, suppress
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +13,7 @@ from attrs import evolve
 
 from payasync.errors import ConfigurationError
 from payasync.sandbox import Sandbox
-from payasync.sandbox.model import Answered, Notification, Order, Refund, RefusedError, Subscription
+from payasync.sandbox.model import Answered, Order, Refund, RefusedError, Subscription
 from payasync.sandbox.store import APPLICATION, VERSION, Store
 from tests.inside import connection_of, store_of
 from tests.sandbox.admin import Operator
@@ -68,23 +67,6 @@ async def test_no_statement_scans_a_table(receiver: Receiver, http: aiohttp.Clie
     assert ([], True) == (whole, len(plans) > 30)
 
 
-def test_what_waits_behind_a_delivery_costs_nothing(store: Store) -> None:
-    """The search for due notifications costs the same, however many wait at a slow address."""
-    steps = list[int]()
-    for count in (1, 2, 500):
-        for number in range(count):
-            store.add(Notification(notification_id=f"{count}/{number}", url="http://slow", body="{}"))
-        executed = list[None]()
-        connection_of(store).set_progress_handler(partial(executed.append, None), 1)
-        found = store.due_notification(NOON, ["http://slow"])
-        connection_of(store).set_progress_handler(None, 1)
-        steps.append(len(executed))
-
-        assert found is None
-    # Some versions of SQLite count the preparation of the first search, too.
-    assert steps[0] >= steps[1] == steps[2] > 0
-
-
 def test_each_thing_has_one_next_state(store: Store) -> None:
     """Of two changes to the same order, refund or subscription, the first wins and the second is refused."""
     refund = Refund(
@@ -136,24 +118,6 @@ def test_transaction_is_all_or_nothing(store: Store) -> None:
             raise RefusedError("wrong_state", "no")
 
     assert ([], ["b"], ["committed"]) == (undone, names(store), commits)
-
-
-def test_last_words_of_a_transaction(store: Store) -> None:
-    """If `before_commit` fails, its own changes are undone with the transaction."""
-    last = iter("abc")
-
-    def fail_on_b() -> None:
-        name = next(last)
-        store.add(call(name))
-        if name == "b":
-            raise ZeroDivisionError
-
-    store.before_commit = fail_on_b
-    for number in range(3):
-        with suppress(ZeroDivisionError), store.transaction():
-            store.add(call(str(number)))
-
-    assert ["0", "a", "2", "c"] == names(store)
 
 
 def test_file_is_its_owners(tmp_path: Path) -> None:

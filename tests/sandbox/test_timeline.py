@@ -190,8 +190,9 @@ async def test_request_whose_response_is_being_signed_is_listed_once(http: aioht
 
 def test_only_the_newest_are_kept(store: Store) -> None:
     """Only the newest ten thousand entries are stored. Long texts of an entry are cut."""
-    for number in range(MAX_ENTRIES + 3):
-        store.add_entry(Entry(kind="request", name=str(number)))
+    with store.transaction():
+        for number in range(MAX_ENTRIES + 3):
+            store.add_entry(Entry(kind="request", name=str(number)))
     store.add_entry(Entry(kind="request", name="long", expected="x" * (MAX_TEXT + 1)))
     entries = store.find_all(Entry)
 

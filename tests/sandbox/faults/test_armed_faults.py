@@ -1,12 +1,8 @@
 """Armed faults: which calls trigger them, how often they fire, and which were missed."""
 
-import pickle
 from typing import Any, Final
 
-import pytest
-
-from payasync.errors import PayasyncError
-from payasync.sandbox.faults import FaultNeverFiredError, Faults
+from payasync.sandbox.faults import Faults
 from payasync.sandbox.faults.armed_faults import UNALTERED, corrupt_body
 
 NONE: Final = frozenset[str]()
@@ -98,44 +94,3 @@ def test_same_seed_same_calls() -> None:
     assert 30 < len(first) < 90
     assert first != calls(other, 200)
     assert f"probability 0.3, seed {drawn.seed}" in str(drawn)
-
-
-def test_stale_connection_is_a_reused_one() -> None:
-    """A stale connection is a reused one: the first call over a connection is not counted."""
-    armed = Faults()
-    fault = armed.arm("stale_keep_alive", "*")
-    fresh = armed.fire_for_call("orders.query", NONE, reused=False)
-    seen = fault.seen
-
-    assert (None, 0) == (fresh, seen)
-    assert fault is armed.fire_for_call("orders.query", NONE, reused=True)
-
-
-def test_disarmed_fault_is_over() -> None:
-    """A disarmed fault does not fire, is not listed and is not missed; disarming again does nothing."""
-    faults = Faults()
-    fault, other = faults.latency(), faults.hang("orders.query")
-    listed = faults.armed()
-    fault.disarm()
-    fault.disarm()
-
-    assert [fault, other] == listed
-    assert [other] == faults.armed()
-    assert not fault.armed
-    faults.clear()
-    faults.check()
-    assert [] == faults.armed()
-
-
-def test_missed_fault_is_named() -> None:
-    """`FaultNeverFiredError` names the fault and what it saw. It is an `AssertionError`, and pickles."""
-    faults = Faults()
-    faults.reset_after_commit("refunds.create", order="R1", nth=2)
-    with pytest.raises(FaultNeverFiredError) as caught:
-        faults.check()
-    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - made here
-
-    assert "reset_after_commit on refunds.create (order R1, from number 2), which saw 0 of these" in str(caught.value)
-    assert isinstance(caught.value, PayasyncError)
-    assert isinstance(caught.value, AssertionError)
-    assert (FaultNeverFiredError, str(caught.value)) == (type(again), str(again))

@@ -1,6 +1,7 @@
 """Arming faults by method, by name and by form; wrong arguments are refused."""
 
 import asyncio
+import pickle
 from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
@@ -9,7 +10,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.errors import ConfigurationError, InvalidArgumentError, PayasyncError
 from payasync.profile.schema import HttpCodes
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.faults import KINDS, FaultNeverFiredError, Faults
@@ -18,11 +19,19 @@ NOON: Final = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 async def test_fault_that_never_fired_fails_the_test() -> None:
-    """A fault that never fired is raised at the end of the sandbox, which is closed all the same."""
+    """A fault that never fired is raised at the end of the sandbox, which is closed all the same.
+
+    The error names the fault and what it saw, is an `AssertionError`, and pickles.
+    """
     sandbox = Sandbox()
-    with pytest.raises(FaultNeverFiredError, match="reset_after_commit on refunds"):
+    words = r"reset_after_commit on refunds.create \(order R1, from number 2\), which saw 0 of these"
+    with pytest.raises(FaultNeverFiredError, match=words) as missed:
         async with sandbox:
-            sandbox.faults.reset_after_commit("refunds.create", times=1)
+            sandbox.faults.reset_after_commit("refunds.create", order="R1", nth=2)
+    again = pickle.loads(pickle.dumps(missed.value))  # noqa: S301 - made here
+    assert (FaultNeverFiredError, str(missed.value)) == (type(again), str(again))
+    assert isinstance(missed.value, PayasyncError)
+    assert isinstance(missed.value, AssertionError)
     with pytest.raises(ConfigurationError, match="does not run"):
         _ = sandbox.url
 

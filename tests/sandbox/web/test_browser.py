@@ -219,6 +219,7 @@ LOOK: Final = """
 async def test_pages_are_for_everybody(visiting: Visitor, receiver: Receiver) -> None:
     """On a phone and a desktop, in light and dark, each page fits its width, and its fields and buttons have names."""
     page, found = visiting.page, list[tuple[str, list[str]]]()
+    looks: list[tuple[ViewportSize, Any]] = [(PHONE, "dark"), (DESKTOP, "light")]
     async with Sandbox(clock="frozen") as sandbox:
         await sandbox.given.paid_order(out_trade_no=LONG, subject="A long title " * 20, notify_url=receiver.url)
         await sandbox.given.pending_order(9_007_199_254_740_991, out_trade_no="T2", subject="Coffee", body="Large")
@@ -226,7 +227,7 @@ async def test_pages_are_for_everybody(visiting: Visitor, receiver: Receiver) ->
         addresses = [await pay_page(sandbox), link(sandbox), f"{sandbox.url}/timeline?about={LONG}"]
         for url in (*addresses, f"{sandbox.url}/timeline/1", f"{sandbox.url}/gateway/unknown"):
             await page.goto(url)
-            for size, scheme in ((PHONE, "dark"), (DESKTOP, "light")):
+            for size, scheme in looks:
                 await page.set_viewport_size(size)
                 await page.emulate_media(color_scheme=scheme)
                 found.append((url, await page.evaluate(LOOK)))
