@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -334,7 +334,7 @@ async def test_redelivered_until_it_is_acknowledged(world: World) -> None:
 
     assert [False, False, True] == [each.acknowledged for each in attempts]
     assert 1 == len({each.notification_id for each in attempts})
-    assert {True} == {each.is_genuine(credentials) for each in world.notified()}
+    assert {True} == {each.is_genuine(credentials, datetime.now(UTC)) for each in world.notified()}
     assert [] == [key for key in keys if key and key.reveal() in whole]
     for other in others:
         assert first.keys() == other.keys()

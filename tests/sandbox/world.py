@@ -9,18 +9,18 @@ import itertools
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import date
+from datetime import date, datetime
 from functools import cached_property
 from typing import Any, Final, cast
 
 import aiohttp
 from aiohttp import web
 from attrs import evolve, field, frozen
-from standardwebhooks import Webhook, WebhookVerificationError
 from yarl import URL
 
-from payasync import Credentials, Profile, Session, SignatureScheme
+from payasync import Credentials, InvalidSignatureError, Profile, Session, SignatureScheme
 from payasync.endpoints import Operation
+from payasync.notifications import verify
 from payasync.profile.wire_names import NONCE, SIGN
 from payasync.resources.orders import PlaceOrder
 from payasync.resources.refunds import CreateRefund
@@ -240,20 +240,9 @@ class Notified:
         thing, number = next((thing, found) for thing, path in numbers.items() if (found := at(self.data, path, None)))
         return number, self.profile.states.name(thing, at(self.data, getattr(answer, f"{thing}_status")))
 
-    def is_genuine(self, credentials: Credentials) -> bool:
-        """Return whether the signature is valid, by `standardwebhooks` or with the service's key."""
-        shape, scheme = self.profile.notification, self.profile.signature
-        if shape.verification == "standard-webhooks":
-            verifier = Webhook(credentials.notification_keys[0].reveal())
-            with suppress(WebhookVerificationError):
-                return bool(
-                    self.delivered.document == verifier.verify(self.delivered.body, dict(self.delivered.headers))
-                )
-            return False
-        above, _, name = shape.signature.rpartition(".")
-        fields = dict(at(self.delivered.document, above) if above else self.delivered.document)
-        signature = fields.pop(name)
-        assert scheme
-        return (
-            cast("SignatureScheme", scheme).verify(fields, signature, path="", key=credentials.service_keys[0]) is True
-        )
+    def is_genuine(self, credentials: Credentials, when: datetime) -> bool:
+        """Return whether the client believes it at some time."""
+        body, headers = self.delivered.body.encode(), self.delivered.headers
+        with suppress(InvalidSignatureError):
+            return bool(verify(body, headers, profile=self.profile, credentials=credentials, clock=when.timestamp))
+        return False
