@@ -99,46 +99,39 @@ async def ended(call: Awaitable[Response]) -> Response | None:
         raise
 
 
-@given(one=st.sampled_from(TEN), raw=answers(), bare=st.booleans())
+@given(one=st.sampled_from(TEN), raw=answers(), bare=st.booleans(), whole=st.booleans())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_answer(service: Recorder, one: TenCall, raw: bytes, bare: bool) -> None:  # noqa: FBT001 - drawn
-    """Whatever the service sends, no foreign error is raised, and an unrecognised response is no success."""
-
-    async def called() -> Response | None:
-        async with brief(service, profile=BARE if bare else PROFILE) as pay:
-            return await ended(one.call(pay))
-
-    SAID[0] = raw
-    response = asyncio.run(called())
-
-    assert response is None or everything(response)
-    assert response is None or 200 <= response.http_status < 300
-    assert response is None or bare or at(response.document, "code") == "SBX_OK"
-
-
-@given(raw=answers(), whole=st.booleans())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_answer_is_stored(
+def test_any_answer(
     service: Recorder,
     kept: Callable[[bool], SqliteJournal],
     caplog: pytest.LogCaptureFixture,
     *,
+    one: TenCall,
     raw: bytes,
+    bare: bool,
     whole: bool,
 ) -> None:
-    """Whatever the service sends, the journal stores the result and answers a second call from it."""
+    """Whatever the service sends, no foreign error is raised, and an unrecognised response is no success.
+
+    The journal stores the result, and answers a second call from it.
+    """
     journal, number = kept(whole), f"R{next(NUMBERS)}"
     request = CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=1, refund_amt=1)
 
-    async def called() -> tuple[list[bool], list[str]]:
+    async def called() -> tuple[Response | None, list[bool], list[str]]:
+        async with brief(service, profile=BARE if bare else PROFILE) as pay:
+            response = await ended(one.call(pay))
         async with brief(service, journal=journal) as pay:
             done = [await ended(pay.send(request)) is not None for _ in range(2)]
-        return done, [each.state for each in await journal.find("refunds.create", number)]
+        return response, done, [each.state for each in await journal.find("refunds.create", number)]
 
     SAID[0] = raw
     with caplog.at_level(logging.WARNING, "payasync"):
-        done, (state,) = asyncio.run(called())
+        response, done, (state,) = asyncio.run(called())
 
+    assert response is None or everything(response)
+    assert response is None or 200 <= response.http_status < 300
+    assert response is None or bare or at(response.document, "code") == "SBX_OK"
     assert [state in {"accepted", "succeeded"}] * 2 == done
     assert state in {"accepted", "succeeded", "rejected", "unknown"}
     assert "could not store" not in caplog.text

@@ -15,8 +15,7 @@ from aiohttp import web
 
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.sandbox import Sandbox
-from payasync.sandbox.clock import FASTEST, LATEST, Clock, ClockRate, Report, read_clock_rate
-from payasync.sandbox.store import Store
+from payasync.sandbox.clock import FASTEST, LATEST, ClockRate, Report, read_clock_rate
 from tests.inside import set_writable, store_of
 from tests.sandbox.foreign import CLOSE, NOON, Foreign, Receiver, acknowledged
 
@@ -184,15 +183,6 @@ async def test_restart_goes_on_from_the_time_of_the_file(tmp_path: Path) -> None
         file.execute("UPDATE clock SET wall = wall - 3600 * 1000000")
     async with Sandbox(db=tmp_path / "real.db") as sandbox:
         assert {"expired"} == {sandbox.ledger.order_state(number) for number in numbers}
-
-
-def test_time_ends(store: Store) -> None:
-    """At the end of the calendar, the clock stands."""
-    seconds = [1000.0]
-    clock = Clock(ClockRate(100_000.0, LATEST - timedelta(minutes=1)), store, ticks=lambda: seconds[0])
-    seconds[0] += 1e9
-
-    assert LATEST == clock.now()
 
 
 async def test_closed_while_somebody_waits(receiver: Receiver) -> None:

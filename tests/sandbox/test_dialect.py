@@ -587,18 +587,6 @@ async def test_successes_name_what_they_are_about() -> None:
         assert not own_names & set(document)
 
 
-async def test_recovered_by_what_it_is_about() -> None:
-    """A query after a lost response is compared with the write; its response can be used in place of the number."""
-    async with Sandbox(ABOUT) as sandbox, sandbox.session(retry=FAST) as pay:
-        sandbox.faults.reset_after_commit("orders.place")
-        sandbox.faults.reset_after_commit("refunds.create")
-        placed = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
-        await sandbox.customer.authorize(placed)
-        refunded = await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=1)
-
-    assert [True, True] == [placed.recovered, refunded.recovered]
-
-
 SIGNED: Final = evolve(answering(signature="sign"), recovery=Recovery(quarantine=0.0))
 
 
@@ -881,17 +869,6 @@ async def test_envelope_of_requests_and_responses() -> None:
 
     assert f"https://pay.example/{placed.get('order.id')}/S1/T1" == placed.redirect_url
     assert {"state": "OPEN", "no": "T1", "sum": 450, "currency": "CAD"} == found["order"]
-
-
-async def test_number_in_an_address_of_parts() -> None:
-    """The customer finds an order by an address whose template has nothing but the order's number."""
-    profile = answering(redirect_url="", redirect_template="https://pay.example/{outTradeNo}/{totalAmt}")
-    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
-        for number in ("T1", "450"):
-            placed = await pay.orders.place(out_trade_no=number, total_amt=450, currency="CAD")
-            await sandbox.customer.authorize(str(placed.redirect_url))
-
-        assert ["paid", "paid"] == [sandbox.ledger.order_state(each) for each in ("T1", "450")]
 
 
 def test_code_that_an_operation_reads_otherwise() -> None:

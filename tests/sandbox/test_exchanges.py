@@ -261,20 +261,6 @@ async def test_command_repeats_a_request(operator: Operator, foreign: Foreign) -
     assert key not in page["curl"][1]
 
 
-async def test_page_says_what_its_command_cannot_do(operator: Operator, foreign: Foreign) -> None:
-    """The page of a signed request says that its command is refused; another one, that it has masked parts."""
-    once, replaced = "A signed request works once", "replace each"
-    for send, words in (
-        (foreign.place("T1"), {once}),
-        (foreign.send("GET", "/payment/status", headers=foreign.bearer), set[str]()),
-        (foreign.subscribe(customer={"name": "A"}), {replaced}),
-    ):
-        await send
-        page = (await operator.get((await links(operator))[0])).document
-
-        assert words == {each for each in (once, replaced) if each in page}
-
-
 HOSTILE: Final = 'a\'b "c" $HOME `id` \\ !x ${1} \n\té'
 
 

@@ -120,7 +120,7 @@ BAD: Final[dict[str, list[Any]]] = {
     "sign": ["", 1, None, "x" * 2049],
 }
 BAD_PLANS: Final[dict[str, list[Any]]] = {
-    "billingFrequency": [None, "", 0, [], {}, "2027-02-30"],
+    "billingFrequency": [None, "", 0, [], {}, "2027-02-30", "hourly", "months", "1"],
     "amount": [None, "", 0, [], {}, "2027-02-30"],
     "startDate": [None, "", 0, [], {}, "2027-02-30", "2027-1-1", "\u0662\u0660\u0662\u0667-01-01", "0999-12-31"],
     "customer": [None, "", 0, [], {}, "x" * 4097],
