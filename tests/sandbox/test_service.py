@@ -243,26 +243,15 @@ def test_number_is_of_the_profiles_form() -> None:
         assert 50 == len(drawn)
 
 
-def test_used_number_is_not_given_again() -> None:
-    """A number in use is not given again."""
-    seen = list[str]()
-
-    def is_used(number: str) -> bool:
-        seen.append(number)
-        return len(seen) < 3
-
-    given = Numbering(Profile(identifier="[0-9]{2}")).new("T", is_used)
-
-    assert (3, given) == (len(seen), seen[-1])
-    assert [] == [number for number in seen if not re.fullmatch("[0-9]{2}", number)]
-
-
-def test_number_where_none_of_the_profiles_is_found() -> None:
-    """If no free number matches the profile's pattern, the number has the sandbox's own form."""
-    all_used = Numbering(Profile(identifier="T[1-9]")).new("T", lambda _: True)
-    none_fits = Numbering(Profile(identifier="SHOP-[0-9]+")).new("T", lambda _: False)
-
-    assert [True, True] == [bool(re.fullmatch("T[0-9]{20}", number)) for number in (all_used, none_fits)]
+def test_number_where_none_of_the_profiles_is_free() -> None:
+    """A number in use is not given again; if none that matches is free, a number has the sandbox's own form."""
+    used = {str(number) for number in range(10, 99)}
+    for identifier, is_used, form in (
+        ("[1-9][0-9]", used.__contains__, "99|T[0-9]{20}"),
+        ("T[1-9]", lambda _: True, "T[0-9]{20}"),
+        ("SHOP-[0-9]+", lambda _: False, "T[0-9]{20}"),
+    ):
+        assert re.fullmatch(form, Numbering(Profile(identifier=identifier)).new("T", is_used))
 
 
 async def test_merchant_can_send_each_number_back() -> None:

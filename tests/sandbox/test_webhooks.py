@@ -243,10 +243,8 @@ def test_address() -> None:
     """An address is shown without password and query; a long one is shortened."""
     for url, shown in (
         ("http://127.0.0.1:9999/notify/payment", "http://127.0.0.1:9999/notify/payment"),
-        ("http://127.0.0.1:9999", "http://127.0.0.1:9999"),
         ("http://[::1]:80/a?token=canary", "http://[::1]:80/a?…"),
         ("http://me:canary@localhost/a#canary", "http://localhost/a"),
-        ("http://canary@localhost/a@b", "http://localhost/a@b"),
         (f"http://a/{'x' * 100}", f"http://a/{'x' * (MAX_ADDRESS - 10)}…"),
     ):
         assert shown == shorten_address(url)
