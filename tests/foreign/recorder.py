@@ -48,12 +48,12 @@ class Request:
     @property
     def method(self) -> str:
         """The first word of the request line."""
-        return self._request_line[0]
+        return self.head.split(b" ", 2)[0].decode("latin-1")
 
     @property
     def target(self) -> str:
         """What stands between the method and the version: the path, with the query."""
-        return self._request_line[1]
+        return self.head.split(b" ", 2)[1].decode("latin-1")
 
     @property
     def path(self) -> str:
@@ -74,11 +74,6 @@ class Request:
     def header(self, name: str) -> list[str]:
         """Return all values of a header; its name is taken in any case."""
         return [value for each, value in self.headers if each.lower() == name.lower()]
-
-    @property
-    def _request_line(self) -> tuple[str, str]:
-        method, target, _version = self.head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
-        return method, target
 
 
 @dataclass(frozen=True)
@@ -153,25 +148,18 @@ class Connection:
     def requests(self) -> Iterator[Request]:
         """Read one request after the other, up to the end of the stream."""
         start = 0
-        while (body := self._find(HEAD_END, start)) is not None:
+        while True:
+            while (found := self.received.find(HEAD_END, start)) < 0:
+                if not self._more():
+                    return
+            body = found + len(HEAD_END)
             head = bytes(self.received[start:body])
-            start = body + _body_length(head)
-            if not self._fill(start):
-                return
+            length = _LENGTH.search(head)
+            start = body + int(length[1] if length else 0)
+            while len(self.received) < start:
+                if not self._more():
+                    return
             yield Request(self.number, head, bytes(self.received[body:start]))
-
-    def _find(self, mark: bytes, start: int) -> int | None:
-        """Return where a mark ends, or `None` where the stream ends before it."""
-        while (found := self.received.find(mark, start)) < 0:
-            if not self._more():
-                return None
-        return found + len(mark)
-
-    def _fill(self, size: int) -> bool:
-        while len(self.received) < size:
-            if not self._more():
-                return False
-        return True
 
     def _more(self) -> bool:
         left = 65536 if self.cut is None else self.cut - len(self.received)
@@ -211,11 +199,6 @@ class Connection:
         with contextlib.suppress(OSError):
             # Of the base class: that of an SSLSocket would tear its state away from the thread that reads.
             socket.socket.shutdown(self.stream, socket.SHUT_RDWR)
-
-
-def _body_length(head: bytes) -> int:
-    found = _LENGTH.search(head)
-    return int(found[1]) if found else 0
 
 
 class Recorder:

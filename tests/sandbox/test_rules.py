@@ -103,40 +103,32 @@ def billed(sandbox: Sandbox, number: str) -> list[tuple[str, int]]:
     return [(one.at.date().isoformat(), one.amount) for one in sandbox.ledger.charges(number)]
 
 
-class Subscriber:
-    """A merchant whose sandbox stands at noon of 31 January 2027."""
-
-    def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-        self.foreign = Foreign(sandbox, http)
-
-    async def create(self, **changes: Any) -> str:
-        """Create a subscription through the API, and return its number."""
-        answer = await self.foreign.subscribe(**{"startDate": "2027-01-31", **changes})
-        return str(answer.document["subscriptionId"])
-
-    async def send(self, action: str, number: str, **fields: object) -> Answer:
-        """Update or cancel a subscription."""
-        given = {"subscriptionId": number, **fields}
-        return await self.foreign.send("POST", f"/subscriptions/{action}", json=given, headers=self.foreign.bearer)
-
-
 @pytest.fixture
-def subscriber(frozen: Sandbox, http: aiohttp.ClientSession) -> Subscriber:
-    """A merchant with subscriptions."""
-    return Subscriber(frozen, http)
+def foreign(frozen: Sandbox, http: aiohttp.ClientSession) -> Foreign:
+    """A merchant whose sandbox stands at noon of 31 January 2027."""
+    return Foreign(frozen, http)
 
 
-async def test_updates_count_from_the_next_period_on(
-    frozen: Sandbox, subscriber: Subscriber, receiver: Receiver
-) -> None:
+async def created(foreign: Foreign, start: str = "2027-01-31") -> str:
+    """Create a subscription through the API, and return its number."""
+    return str((await foreign.subscribe(startDate=start)).document["subscriptionId"])
+
+
+async def sent(foreign: Foreign, action: str, number: str, **fields: object) -> Answer:
+    """Update or cancel a subscription."""
+    given = {"subscriptionId": number, **fields}
+    return await foreign.send("POST", f"/subscriptions/{action}", json=given, headers=foreign.bearer)
+
+
+async def test_updates_count_from_the_next_period_on(frozen: Sandbox, foreign: Foreign, receiver: Receiver) -> None:
     """An updated amount or frequency takes effect with the next period. Of past periods, only the current is billed.
 
     A scheduled subscription that is updated to start today becomes active and is billed.
     """
-    number, later = await subscriber.create(), await subscriber.create(startDate="2027-03-01")
+    number, later = await created(foreign), await created(foreign, "2027-03-01")
     old = await frozen.given.subscription(start_date=date(2000, 1, 15))
-    updated = await subscriber.send("update", number, amount=1000, billingFrequency="yearly")
-    forward = await subscriber.send("update", later, startDate="2027-01-31", amount=1000)
+    updated = await sent(foreign, "update", number, amount=1000, billingFrequency="yearly")
+    forward = await sent(foreign, "update", later, startDate="2027-01-31", amount=1000)
     await frozen.settle()
     started = notified(receiver), billed(frozen, later)
     await frozen.clock.advance(days=20)
@@ -178,10 +170,10 @@ async def test_third_failure_in_a_row_cancels(frozen: Sandbox, receiver: Receive
 
 
 @pytest.mark.parametrize("flag", [True, "true"])
-async def test_cancel_at_period_end(frozen: Sandbox, subscriber: Subscriber, receiver: Receiver, flag: object) -> None:
+async def test_cancel_at_period_end(frozen: Sandbox, foreign: Foreign, receiver: Receiver, flag: object) -> None:
     """With `atPeriodEnd`, a cancelled subscription stays active until its period ends, and is not billed again."""
-    number = await subscriber.create()
-    answers = [await subscriber.send("cancel", number, atPeriodEnd=flag) for _ in range(2)]
+    number = await created(foreign)
+    answers = [await sent(foreign, "cancel", number, atPeriodEnd=flag) for _ in range(2)]
     await frozen.clock.advance(days=27)
     before = frozen.ledger.subscription_state(number), notified(receiver)
     await frozen.clock.advance(days=365)
@@ -191,15 +183,15 @@ async def test_cancel_at_period_end(frozen: Sandbox, subscriber: Subscriber, rec
     assert ([("cancelled", 1)], 1) == (notified(receiver), len(billed(frozen, number)))
 
 
-async def test_cancel_immediately(frozen: Sandbox, subscriber: Subscriber) -> None:
+async def test_cancel_immediately(frozen: Sandbox, foreign: Foreign) -> None:
     """Without `atPeriodEnd`, or before its start, a subscription is cancelled immediately, and never billed again.
 
     A flag that is neither true nor false is refused.
     """
-    number = await subscriber.create()
+    number = await created(foreign)
     flags: list[object] = [1, "yes", None, [], {}]
     for flag in flags:
-        answer = await subscriber.send("cancel", number, atPeriodEnd=flag)
+        answer = await sent(foreign, "cancel", number, atPeriodEnd=flag)
 
         assert (422, "atPeriodEnd") == (answer.status, answer.document["field"])
         assert "active" == frozen.ledger.subscription_state(number)
@@ -211,8 +203,8 @@ async def test_cancel_immediately(frozen: Sandbox, subscriber: Subscriber) -> No
     ]
     cancelled = list[tuple[str, int]]()
     for start, fields, charges in cases:
-        cancelled.append((await subscriber.create(startDate=start), charges))
-        answer = await subscriber.send("cancel", cancelled[-1][0], **fields)
+        cancelled.append((await created(foreign, start), charges))
+        answer = await sent(foreign, "cancel", cancelled[-1][0], **fields)
 
         assert (200, "SBX_CANCELLED") == (answer.status, answer.document["status"])
     await frozen.clock.advance(days=365)

@@ -3,8 +3,8 @@
 import base64
 import hmac
 import time
-from collections.abc import Mapping
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import aiohttp
 import pytest
@@ -66,27 +66,15 @@ async def test_signed_texts_are_verified(algorithm: str) -> None:
         assert "OK" == payment.data["code"]
 
 
-class Stranger:
-    """A client that signs queries with a few lines of its own."""
-
-    def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-        self.sandbox = sandbox
-        self.http = http
-
-    def headers(self, body: bytes, **changes: str) -> dict[str, str]:
-        """Return the headers of a query."""
-        key, merchant = self.sandbox.credentials.signing_key, self.sandbox.credentials.merchant_id
-        assert key
-        said = {"keyid": merchant, "t": str(int(time.time())), "nonce": "n1", **changes}
-        text = f"POST\n/payment/orderquery\nSANDBOX\n{said['t']}\n{said['nonce']}\n".encode() + body + b"\n"
-        signature = base64.b64encode(hmac.digest(key.reveal().encode(), text, "sha256")).decode()
-        value = f"keyid={said['keyid']},t={said['t']},s={signature}"
-        return {"Signature": value, "X-Nonce": said["nonce"], "Content-Type": "application/json"}
-
-    async def ask(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
-        """Send a query, and return the status and the field of the response."""
-        async with self.http.post(f"{self.sandbox.url}/payment/orderquery", data=body, headers=headers) as response:
-            return response.status, (await response.json()).get("field", "")
+def headers_of(sandbox: Sandbox, body: bytes, **changes: str) -> dict[str, str]:
+    """Return the headers of a query that a few lines of their own sign."""
+    key, merchant = sandbox.credentials.signing_key, sandbox.credentials.merchant_id
+    assert key
+    said = {"keyid": merchant, "t": str(int(time.time())), "nonce": "n1", **changes}
+    text = f"POST\n/payment/orderquery\nSANDBOX\n{said['t']}\n{said['nonce']}\n".encode() + body + b"\n"
+    signature = base64.b64encode(hmac.digest(key.reveal().encode(), text, "sha256")).decode()
+    value = f"keyid={said['keyid']},t={said['t']},s={signature}"
+    return {"Signature": value, "X-Nonce": said["nonce"], "Content-Type": "application/json"}
 
 
 QUERY: Final = b'{"outTradeNo": "T1",  "merchantId": "SANDBOX"}'
@@ -98,27 +86,25 @@ async def test_exact_bytes_count(http: aiohttp.ClientSession) -> None:
     A time far away, another merchant or a missing nonce is refused, though the signature is genuine.
     """
     async with Sandbox(profile=PROFILE) as sandbox:
-        stranger = Stranger(sandbox, http)
-        own = stranger.headers(QUERY)
-        twice = CIMultiDict([*stranger.headers(QUERY, nonce="n3").items(), ("X-Nonce", "n4")])
-        cases: list[tuple[bytes, Mapping[str, str], tuple[int, str]]] = [
+        signed = partial(headers_of, sandbox, QUERY)
+        own = signed()
+        twice = CIMultiDict([*signed(nonce="n3").items(), ("X-Nonce", "n4")])
+        cases: list[tuple[bytes, Any, tuple[int, str]]] = [
             (QUERY, own, (404, "outTradeNo")),
             (QUERY, own, (403, "Signature")),
-            (QUERY.replace(b"  ", b" "), stranger.headers(QUERY, nonce="n2"), (401, "Signature")),
+            (QUERY.replace(b"  ", b" "), signed(nonce="n2"), (401, "Signature")),
             (QUERY, twice, (401, "X-Nonce")),
-            *(
-                (QUERY, stranger.headers(QUERY, t=moment), (401, "Signature"))
-                for moment in ("1700000000", "99999999999", "soon")
-            ),
-            (QUERY, stranger.headers(QUERY, keyid="OTHER"), (403, "Signature")),
-            (QUERY, stranger.headers(QUERY, nonce=""), (401, "X-Nonce")),
+            *((QUERY, signed(t=moment), (401, "Signature")) for moment in ("1700000000", "99999999999", "soon")),
+            (QUERY, signed(keyid="OTHER"), (403, "Signature")),
+            (QUERY, signed(nonce=""), (401, "X-Nonce")),
             *(
                 (QUERY, {**own, "Signature": value}, (401, "Signature"))
                 for value in ("", "s=1", "keyid=SANDBOX,t=1,s=")
             ),
         ]
         for body, headers, expected in cases:
-            assert expected == await stranger.ask(body, headers), headers
+            async with http.post(f"{sandbox.url}/payment/orderquery", data=body, headers=headers) as answer:
+                assert expected == (answer.status, (await answer.json()).get("field", "")), headers
 
 
 async def test_time_has_the_form_of_the_profile() -> None:

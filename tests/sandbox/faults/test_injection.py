@@ -289,18 +289,10 @@ async def test_latency(plain: Plain) -> None:
         assert loop.time() - started >= 0.05
 
 
-@pytest.fixture
-def patient_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that waits for its requests when it closes, so that a request that never ends makes it hang.
-
-    The time is no setting, because no user would wait for a sandbox.
-    """
-    monkeypatch.setattr(wiring, "SHUTDOWN_SECONDS", 3000)
-
-
-@pytest.mark.usefixtures("patient_server")
-async def test_closing_ends_slow_faults(http: aiohttp.ClientSession) -> None:
+async def test_closing_ends_slow_faults(http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sandbox closes without waiting for a fault or a client: late responses are resets, and no task is left."""
+    # A server that waits for its requests when it closes: one that never ended would make it hang.
+    monkeypatch.setattr(wiring, "SHUTDOWN_SECONDS", 3000)
     cases: list[tuple[str, dict[str, Any], bool]] = [
         *(("hang", {"phase": phase}, done) for phase, done in PHASES),
         *(("latency", {"phase": phase, "seconds": 3000}, done) for phase, done in PHASES),

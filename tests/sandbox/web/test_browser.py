@@ -31,10 +31,6 @@ class Visitor:
         page.on("pageerror", lambda error: self.wrong.append(str(error)))
         page.on("request", lambda asked: None if asked.url.startswith(own_urls) else self.wrong.append(asked.url))
 
-    def check(self) -> None:
-        """Check that nothing was wrong."""
-        assert [] == self.wrong
-
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
@@ -71,7 +67,7 @@ async def test_customer_pays_by_keyboard(visiting: Visitor, sandbox: Sandbox, re
     await page.keyboard.press("Tab")
     outline = await page.evaluate("getComputedStyle(document.activeElement).outlineWidth")
     on = await page.evaluate("document.activeElement.innerText")
-    visiting.check()
+    assert [] == visiting.wrong
     await page.keyboard.press("Enter")
     await page.wait_for_url(receiver.url)
 
@@ -99,7 +95,7 @@ async def test_dashboard_shows_and_works(visiting: Visitor, sandbox: Sandbox, re
 
     assert (f"{sandbox.url}/", 40) == (address, (sandbox.clock.now() - before).days)
     assert 2 == len(receiver.received)
-    visiting.check()
+    assert [] == visiting.wrong
 
 
 async def test_page_of_a_request(visiting: Visitor, sandbox: Sandbox) -> None:
@@ -115,7 +111,7 @@ async def test_page_of_a_request(visiting: Visitor, sandbox: Sandbox) -> None:
 
     assert copied.startswith(f"curl --request POST {sandbox.url}/payment/unifiedorder ")
     assert await page.locator("#command").text_content() == copied
-    visiting.check()
+    assert [] == visiting.wrong
 
 
 @pytest.mark.long
@@ -138,7 +134,7 @@ async def test_fault_is_armed_and_disarmed(visiting: Visitor, sandbox: Sandbox) 
     await expect(page.get_by_role("status")).to_contain_text("option must be")
 
     assert (["server_error"], []) == (armed, sandbox.faults.armed())
-    visiting.check()
+    assert [] == visiting.wrong
 
 
 @pytest.mark.long
@@ -159,7 +155,7 @@ async def test_refresh_keeps_what_a_person_does(visiting: Visitor, sandbox: Sand
     await expect(field).to_be_focused()
     await expect(page.get_by_label("Location")).to_be_visible()
     assert await page.locator("#notifications details").get_attribute("open") is not None
-    visiting.check()
+    assert [] == visiting.wrong
 
 
 @pytest.mark.long
@@ -194,7 +190,7 @@ async def test_everything_works_without_script(browser: Browser, sandbox: Sandbo
     await expect(page.locator("#command")).to_have_css("user-select", "all")
 
     assert 1 == len(receiver.received)
-    person.check()
+    assert [] == person.wrong
     await context.close()
 
 
