@@ -15,21 +15,13 @@ DESKTOP: Final[ViewportSize] = {"width": 1280, "height": 800}
 LONG: Final = "N" * 64
 
 
-class Visitor:
-    """A person with a browser.
-
-    Attributes:
-        page: The current page.
-        wrong: Errors of the browser, violations of a page's policy, and requested addresses outside the sandbox.
-    """
-
-    def __init__(self, page: Page, own: str) -> None:
-        self.page = page
-        self.wrong: list[str] = []
-        own_urls = (own, "data:")
-        page.on("console", lambda said: self.wrong.append(said.text) if said.type in {"error", "warning"} else None)
-        page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        page.on("request", lambda asked: None if asked.url.startswith(own_urls) else self.wrong.append(asked.url))
+def watched(page: Page, own: str) -> list[str]:
+    """Return what goes wrong: the browser's errors, violations of a page's policy, and requests to other addresses."""
+    wrong = list[str]()
+    page.on("console", lambda said: wrong.append(said.text) if said.type in {"error", "warning"} else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda asked: None if asked.url.startswith((own, "data:")) else wrong.append(asked.url))
+    return wrong
 
 
 @pytest.fixture
@@ -40,11 +32,13 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-async def visiting(browser: Browser, sandbox: Sandbox) -> AsyncIterator[Visitor]:
-    """A visitor with a desktop browser."""
-    context = await browser.new_context(viewport=DESKTOP)
-    yield Visitor(await context.new_page(), sandbox.url)
-    await context.close()
+async def page(browser: Browser, sandbox: Sandbox) -> AsyncIterator[Page]:
+    """A page of a desktop browser, in which nothing goes wrong."""
+    made = await browser.new_page(viewport=DESKTOP)
+    wrong = watched(made, sandbox.url)
+    yield made
+    await made.close()
+    assert [] == wrong
 
 
 def link(sandbox: Sandbox) -> str:
@@ -60,23 +54,21 @@ async def pay_page(sandbox: Sandbox, **fields: Any) -> str:
         return str(order.redirect_url)
 
 
-async def test_customer_pays_by_keyboard(visiting: Visitor, sandbox: Sandbox, receiver: Receiver) -> None:
+async def test_customer_pays_by_keyboard(page: Page, sandbox: Sandbox) -> None:
     """A customer can pay with Tab and Enter, sees the focus, and returns to the merchant."""
-    page = visiting.page
-    await page.goto(await pay_page(sandbox, return_url=receiver.url))
+    merchant = await pay_page(sandbox, out_trade_no="T0")
+    await page.goto(await pay_page(sandbox, return_url=merchant))
     await page.keyboard.press("Tab")
     outline = await page.evaluate("getComputedStyle(document.activeElement).outlineWidth")
     on = await page.evaluate("document.activeElement.innerText")
-    assert [] == visiting.wrong
     await page.keyboard.press("Enter")
-    await page.wait_for_url(receiver.url)
+    await page.wait_for_url(merchant)
 
     assert ("Authorize 4.50 CAD", "3px", "paid") == (on, outline, sandbox.ledger.order_state("T1"))
 
 
-async def test_dashboard_shows_and_works(visiting: Visitor, sandbox: Sandbox, receiver: Receiver) -> None:
+async def test_dashboard_shows_and_works(page: Page, sandbox: Sandbox, receiver: Receiver) -> None:
     """An order appears without reloading. Buttons pay it, resend its notification, and advance the clock."""
-    page = visiting.page
     await page.goto(link(sandbox))
     address = page.url
     await expect(page.locator("#orders")).to_contain_text("none yet")
@@ -95,12 +87,10 @@ async def test_dashboard_shows_and_works(visiting: Visitor, sandbox: Sandbox, re
 
     assert (f"{sandbox.url}/", 40) == (address, (sandbox.clock.now() - before).days)
     assert 2 == len(receiver.received)
-    assert [] == visiting.wrong
 
 
-async def test_page_of_a_request(visiting: Visitor, sandbox: Sandbox) -> None:
+async def test_page_of_a_request(page: Page, sandbox: Sandbox) -> None:
     """A button copies the curl command of a request, under the policy of the page, and says so."""
-    page = visiting.page
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     await pay_page(sandbox)
     await page.goto(link(sandbox))
@@ -111,13 +101,11 @@ async def test_page_of_a_request(visiting: Visitor, sandbox: Sandbox) -> None:
 
     assert copied.startswith(f"curl --request POST {sandbox.url}/payment/unifiedorder ")
     assert await page.locator("#command").text_content() == copied
-    assert [] == visiting.wrong
 
 
 @pytest.mark.long
-async def test_fault_is_armed_and_disarmed(visiting: Visitor, sandbox: Sandbox) -> None:
+async def test_fault_is_armed_and_disarmed(page: Page, sandbox: Sandbox) -> None:
     """The form arms a fault, the list shows it, its button disarms it; a wrong option is explained."""
-    page = visiting.page
     await page.goto(link(sandbox))
     await page.get_by_label("What goes wrong").select_option("server_error")
     await page.get_by_label("On which").select_option("refunds.create")
@@ -134,13 +122,11 @@ async def test_fault_is_armed_and_disarmed(visiting: Visitor, sandbox: Sandbox) 
     await expect(page.get_by_role("status")).to_contain_text("option must be")
 
     assert (["server_error"], []) == (armed, sandbox.faults.armed())
-    assert [] == visiting.wrong
 
 
 @pytest.mark.long
-async def test_refresh_keeps_what_a_person_does(visiting: Visitor, sandbox: Sandbox) -> None:
+async def test_refresh_keeps_what_a_person_does(page: Page, sandbox: Sandbox) -> None:
     """A refresh keeps a form that is being filled in, its focus, and what was unfolded."""
-    page = visiting.page
     await sandbox.given.paid_order(out_trade_no="T1", notify_url="http://127.0.0.1:1/")
     await sandbox.clock.advance(hours=1)
     await page.goto(link(sandbox))
@@ -155,13 +141,12 @@ async def test_refresh_keeps_what_a_person_does(visiting: Visitor, sandbox: Sand
     await expect(field).to_be_focused()
     await expect(page.get_by_label("Location")).to_be_visible()
     assert await page.locator("#notifications details").get_attribute("open") is not None
-    assert [] == visiting.wrong
 
 
 @pytest.mark.long
-async def test_page_of_an_ended_sandbox_says_so(visiting: Visitor, sandbox: Sandbox) -> None:
+async def test_page_of_an_ended_sandbox_says_so(browser: Browser, sandbox: Sandbox) -> None:
     """If the sandbox has ended, the dashboard says that it is out of date."""
-    page = visiting.page
+    page = await browser.new_page()
     await page.goto(link(sandbox))
     await expect(page.get_by_text("The sandbox does not respond.")).to_be_hidden()
     await sandbox.close()
@@ -173,8 +158,8 @@ async def test_page_of_an_ended_sandbox_says_so(visiting: Visitor, sandbox: Sand
 async def test_everything_works_without_script(browser: Browser, sandbox: Sandbox, receiver: Receiver) -> None:
     """Without JavaScript the customer can pay, and the dashboard works."""
     context = await browser.new_context(viewport=PHONE, java_script_enabled=False)
-    person = Visitor(await context.new_page(), sandbox.url)
-    page = person.page
+    page = await context.new_page()
+    wrong = watched(page, sandbox.url)
     await page.goto(await pay_page(sandbox))
     await page.get_by_role("button", name="Authorize").click()
     await expect(page.get_by_role("status")).to_contain_text("Paid.")
@@ -190,7 +175,7 @@ async def test_everything_works_without_script(browser: Browser, sandbox: Sandbo
     await expect(page.locator("#command")).to_have_css("user-select", "all")
 
     assert 1 == len(receiver.received)
-    assert [] == person.wrong
+    assert [] == wrong
     await context.close()
 
 
@@ -212,9 +197,9 @@ LOOK: Final = """
 """Returns what keeps people from reading or using a page."""
 
 
-async def test_pages_are_for_everybody(visiting: Visitor, receiver: Receiver) -> None:
+async def test_pages_are_for_everybody(browser: Browser, receiver: Receiver) -> None:
     """On a phone and a desktop, in light and dark, each page fits its width, and its fields and buttons have names."""
-    page, found = visiting.page, list[tuple[str, list[str]]]()
+    page, found = await browser.new_page(), list[tuple[str, list[str]]]()
     looks: list[tuple[ViewportSize, Any]] = [(PHONE, "dark"), (DESKTOP, "light")]
     async with Sandbox(clock="frozen") as sandbox:
         await sandbox.given.paid_order(out_trade_no=LONG, subject="A long title " * 20, notify_url=receiver.url)
