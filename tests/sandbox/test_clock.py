@@ -1,7 +1,6 @@
 """The clock: real, frozen or scaled. `advance` performs all that falls due, in order; `settle` waits for it."""
 
 import asyncio
-import shutil
 import sqlite3
 from contextlib import closing
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -18,6 +17,7 @@ from payasync.sandbox import Sandbox
 from payasync.sandbox.clock import FASTEST, LATEST, ClockRate, Report, read_clock_rate
 from tests.inside import set_writable, store_of
 from tests.sandbox.foreign import CLOSE, NOON, Foreign, Receiver, acknowledged
+from tests.sandbox.test_killed import leave
 
 
 def happened(report: Report) -> list[tuple[str, str]]:
@@ -158,22 +158,15 @@ async def test_invalid_span(frozen: Sandbox) -> None:
     assert NOON == frozen.clock.now()
 
 
-def copy_files(folder: Path, to: Path) -> None:
-    """Copy a database with its log, as they are now."""
-    for file in folder.glob("sandbox.db*"):
-        shutil.copy(file, to)
-
-
 async def test_restart_goes_on_from_the_time_of_the_file(tmp_path: Path) -> None:
     """If a sandbox is killed after `advance`, its file continues from the advanced time.
 
     A restarted sandbox first performs what fell due: orders have expired.
     """
     path, left = tmp_path / "sandbox.db", tmp_path / "left"
-    left.mkdir()
     async with Sandbox(clock=NOON, db=path) as killed:
         await killed.clock.advance(days=100)
-        copy_files(tmp_path, left)
+        leave(tmp_path, left)
     async with Sandbox(clock="frozen", db=left / "sandbox.db") as sandbox:
         assert NOON + timedelta(days=100) == sandbox.clock.now()
     async with Sandbox(db=tmp_path / "real.db") as sandbox:

@@ -252,21 +252,3 @@ def test_number_where_none_of_the_profiles_is_free() -> None:
         ("SHOP-[0-9]+", lambda _: False, "T[0-9]{20}"),
     ):
         assert re.fullmatch(form, Numbering(Profile(identifier=identifier)).new("T", is_used))
-
-
-async def test_merchant_can_send_each_number_back() -> None:
-    """Generated numbers of orders, payments and subscriptions are accepted in later requests."""
-    profile = evolve(PROFILE, identifier="[0-9]{8,16}")
-    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
-        order = await pay.orders.place(total_amt=450, currency="CAD")
-        payment = await pay.payments.create(amount=450, currency="CAD")
-        subscription = await pay.subscriptions.create(
-            frequency="monthly", amount=900, start_date=date(2999, 1, 1), customer={"email": "a@example.com"}
-        )
-        asked = [
-            await pay.orders.query(order["outTradeNo"]),
-            await pay.payments.status(str(payment.payment_id)),
-            await pay.subscriptions.cancel(str(subscription.subscription_id)),
-        ]
-
-    assert ["pending", "pending", "cancelled"] == [answer.state for answer in asked]

@@ -6,12 +6,13 @@ import re
 from contextlib import suppress
 from itertools import product
 from typing import Any
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
 from attrs import evolve
 
-from payasync import Secret, SortedPairs
+from payasync import SortedPairs
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.model import Entry
 from payasync.sandbox.store import MAX_ENTRIES, MAX_TEXT, Store
@@ -167,16 +168,13 @@ async def test_request_whose_response_is_being_signed_is_listed_once(http: aioht
     """A request that was carried out, and whose response a scheme of one's own still signs, has one line."""
     signing, go_on = asyncio.Event(), asyncio.Event()
 
-    class Slow:
-        async def sign(self, _: object, *, path: str, key: Secret) -> str:  # noqa: ARG002 - the profile calls it so
-            signing.set()
-            await go_on.wait()
-            return "signed"
+    async def sign(*_: object, **__: object) -> str:
+        signing.set()
+        await go_on.wait()
+        return "signed"
 
-        def verify(self, *_: object, **__: object) -> bool:
-            return True
-
-    profile = evolve(PROFILE, signature=Slow(), answer=evolve(PROFILE.answer, signature="sign"))
+    slow = Mock(sign=sign, verify=Mock(return_value=True))
+    profile = evolve(PROFILE, signature=slow, answer=evolve(PROFILE.answer, signature="sign"))
     async with Sandbox(profile) as sandbox:
         placing = asyncio.create_task(Foreign(sandbox, http).place("T1"))
         await signing.wait()

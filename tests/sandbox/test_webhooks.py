@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import Mock
 
 import pytest
 from aiohttp import web
@@ -214,22 +215,11 @@ async def test_deliveries_at_once_are_bounded(frozen: Sandbox, receiver: Receive
     assert (MAX_CONCURRENT, MAX_CONCURRENT * 2) == (at_once, len(receiver.received))
 
 
-class Raising:
-    """A user's own scheme with a bug."""
-
-    def sign(self, _fields: object, *, path: str, key: object) -> str:
-        """Fail."""
-        raise KeyError(f"boom{path and key}")
-
-    def verify(self, *_given: object, **_others: object) -> bool:
-        """Accept anything."""
-        return True
-
-
 async def test_notification_that_cannot_be_signed(receiver: Receiver) -> None:
     """If signing a notification fails, the attempt has the error, and the next attempt is due."""
     shape = evolve(PROFILE.notification, verification="body", signature="sign")
-    profile = evolve(PROFILE, signature=Raising(), notification=shape)
+    raising = Mock(sign=Mock(side_effect=KeyError("boom")), verify=Mock(return_value=True))
+    profile = evolve(PROFILE, signature=raising, notification=shape)
     async with Sandbox(profile, clock="frozen", webhook_url=receiver.url) as sandbox:
         await sandbox.given.paid_order()
         await sandbox.settle()
