@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from payasync.sandbox.faults import Faults
-from payasync.sandbox.faults.armed_faults import corrupt_body
+from payasync.sandbox.faults.armed_faults import UNALTERED, corrupt_body
 
 NONE: Final = frozenset[str]()
 
@@ -33,7 +33,10 @@ def test_calls_that_trigger_a_fault() -> None:
 
 
 def test_what_a_call_must_name() -> None:
-    """Only calls of its operation that name its number are counted."""
+    """Only calls of its operation that name its number are counted; `*` is any operation.
+
+    Faults of notifications ignore calls, and faults of calls ignore notifications.
+    """
     armed = Faults()
     fault = armed.latency("refunds.create", order="T1", times=None)
     other = calls(armed, 2, "orders.query", "T1") + calls(armed, 2, "refunds.create", "T2", "R2")
@@ -41,6 +44,12 @@ def test_what_a_call_must_name() -> None:
 
     assert ([], [1, 2]) == (other, same)
     assert "<Fault latency on refunds.create (order T1), fired 2, seen 2>" == repr(fault)
+    fault.disarm()
+    armed.notifications.corrupt()
+    assert [] == calls(armed, 1)
+    armed.arm("latency", "*")
+    assert armed.plan_delivery("refund", NONE, timed=True).corrupted
+    assert UNALTERED is armed.plan_delivery("refund", NONE, timed=True)
 
 
 def test_corrupted_body() -> None:
