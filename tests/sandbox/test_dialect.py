@@ -9,28 +9,20 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync import (
+from payasync import Idempotency, NotificationShape, Profile, RetryPolicy, SandboxShape, errors
+from payasync.endpoints import OPERATIONS, PLACE_ORDER, QUERY_PAYMENT, Operation
+from payasync.journal import SqliteJournal
+from payasync.profile.schema import (
+    KINDS,
+    REFUSALS,
     Accept,
     AnswerShape,
-    DuplicateError,
+    Endpoint,
     HttpCodes,
-    Idempotency,
-    NoAnswerError,
-    NotificationShape,
-    OutcomeUnknownError,
     Parameter,
-    PayasyncError,
-    Profile,
     Recovery,
     ResultCodes,
-    RetryPolicy,
-    SandboxShape,
-    ServiceError,
 )
-from payasync.endpoints import OPERATIONS, PLACE_ORDER, QUERY_PAYMENT, Operation
-from payasync.errors import ConfigurationError
-from payasync.journal import SqliteJournal
-from payasync.profile.schema import KINDS, REFUSALS, Endpoint
 from payasync.resources.orders import PlaceOrder
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import SAMPLES as EVENTS
@@ -132,7 +124,7 @@ async def test_service_with_fewer_states_and_numbers() -> None:
         )
         assert made.subscription_id
         ended = await pay.subscriptions.cancel(str(made.subscription_id))
-        with pytest.raises(ServiceError) as caught:
+        with pytest.raises(errors.ServiceError) as caught:
             await pay.subscriptions.cancel("S0")
 
     assert ("active", "cancelled") == (made.state, ended.state)
@@ -366,11 +358,11 @@ def test_all_codes_that_are_missing_are_named() -> None:
     ]
     for without, parts, missing in cases:
         keys = [f"sandbox.codes.{why}" for why in missing]
-        with pytest.raises(ConfigurationError, match=f"^the sandbox needs {', '.join(keys)}, because") as caught:
+        with pytest.raises(errors.ConfigurationError, match=f"^the sandbox needs {', '.join(keys)}, because") as caught:
             Sandbox(evolve(coded(without), **parts))
 
         assert keys[0] == caught.value.field
-    with pytest.raises(ConfigurationError, match=r"answer\.code or answer\.message must be given"):
+    with pytest.raises(errors.ConfigurationError, match=r"answer\.code or answer\.message must be given"):
         Sandbox(Profile(sandbox=SandboxShape(codes=NAMED)), failures="200")
 
 
@@ -398,7 +390,7 @@ def test_two_operations_have_two_addresses() -> None:
         ("orders.close", {"orders.query": Endpoint(method="GET", path="/o", place="path"), "orders.close": named}),
         ("orders.query", {"orders.query": Endpoint(path="/payment/closeorder")}),
     ):
-        with pytest.raises(ConfigurationError, match=r'^endpoints\."orders.*could not tell their') as caught:
+        with pytest.raises(errors.ConfigurationError, match=r'^endpoints\."orders.*could not tell their') as caught:
             Dialect(Profile(endpoints=endpoints))
 
         assert f"endpoints.{changed}" == caught.value.field
@@ -470,7 +462,7 @@ def test_what_a_success_cannot_omit() -> None:
         ("orders.close", ["*"], AnswerShape(must={"live": True})),
         ("orders.shut", ["a"], AnswerShape()),
     ):
-        with pytest.raises(ConfigurationError) as caught:
+        with pytest.raises(errors.ConfigurationError) as caught:
             Profile(answer=answer, sandbox=SandboxShape(omits={operation: paths}))
 
         assert f"sandbox.omits.{operation}" == caught.value.field
@@ -492,7 +484,7 @@ async def test_constants_tell_operations_at_one_address_apart() -> None:
     async with Sandbox(profile=GATEWAY) as sandbox, sandbox.session(retry=RetryPolicy(attempts=1, quota=0)) as pay:
         for operation, sample in SAMPLES.items():
             sandbox.faults.server_error(operation, status=502)
-            with pytest.raises((OutcomeUnknownError, NoAnswerError), match="502"):
+            with pytest.raises((errors.OutcomeUnknownError, errors.NoAnswerError), match="502"):
                 await pay.send(sample)
         await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
         await pay.send(SAMPLES["refunds.create"])
@@ -516,7 +508,7 @@ async def test_arguments_tell_operations_at_one_address_apart() -> None:
 
         assert "T1" == (await pay.orders.query("T1")).get("outTradeNo")
         assert payment.payment_id == (await pay.payments.status(str(payment.payment_id))).payment_id
-        with pytest.raises(ServiceError, match="outTradeNo is missing"):
+        with pytest.raises(errors.ServiceError, match="outTradeNo is missing"):
             await pay.request("POST", "/ask", fields={})
     schemas = described["content"]["application/json"]["schema"]["anyOf"]
     assert [["outTradeNo"], ["id"]] == [each["required"] for each in schemas]
@@ -595,13 +587,13 @@ async def test_refusals_are_signed_as_the_profile_says(*, said: bool | None) -> 
     """Refusals are signed only if the profile says so. Unless it leaves that open, an "absent" is final."""
     profile = evolve(SIGNED, answer=evolve(SIGNED.answer, refusals_signed=said))
     async with Sandbox(profile) as sandbox, sandbox.session(retry=FAST) as pay:
-        with pytest.raises(ServiceError) as caught:
+        with pytest.raises(errors.ServiceError) as caught:
             await pay.orders.query("T9")
         number = await sandbox.given.paid_order(total_amt=450)
         sandbox.faults.reset_before("refunds.create")
         refund: Any = {"out_trade_no": number, "out_refund_no": "R1", "total_amt": 450, "refund_amt": 1}
         if said is None:
-            with pytest.raises(OutcomeUnknownError):
+            with pytest.raises(errors.OutcomeUnknownError):
                 await pay.refunds.create(**refund)
         else:
             assert "sign" in (await pay.refunds.create(**refund)).document
@@ -632,7 +624,7 @@ async def test_refusals_of_a_paid_order_have_their_own_codes() -> None:
 
 async def code_of(call: Awaitable[object]) -> object:
     """Return the result code with which a call is refused."""
-    with pytest.raises(PayasyncError) as caught:
+    with pytest.raises(errors.PayasyncError) as caught:
         await call
     return getattr(caught.value, "code", None)
 
@@ -660,7 +652,7 @@ async def test_constants_stand_in_what_is_signed() -> None:
         nested = evolve(constant(**points), signature=evolve(SCHEME, nested="json", booleans="json"))
         async with Sandbox(nested) as sandbox, sandbox.session(retry=FAST) as pay:
             made = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
-            with pytest.raises(ServiceError) as caught:
+            with pytest.raises(errors.ServiceError) as caught:
                 await pay.orders.query("T9")
 
         assert caught.value.response is not None
@@ -690,7 +682,7 @@ def test_constant_that_cannot_be_signed() -> None:
     ):
         shape = SandboxShape(constants={"signType": "RSA", "flag": value})
         profile = evolve(answering(signature="sign"), sandbox=shape)
-        with pytest.raises(ConfigurationError, match=why) as caught:
+        with pytest.raises(errors.ConfigurationError, match=why) as caught:
             ServiceSigner(Dialect(profile), make_keys(profile))
 
         assert "sandbox.constants.flag" == caught.value.field
@@ -777,7 +769,7 @@ async def test_codes_in_failures_only_and_an_address_of_parts(failures: Any, tmp
             pay.send(refund(total_amt=451, refund_amt=451)),
             pay.send(refund(out_trade_no="T9", out_refund_no="R2")),
         ):
-            with pytest.raises(ServiceError) as caught:
+            with pytest.raises(errors.ServiceError) as caught:
                 await call
             refusals.append((caught.value.code, caught.value.http_status))
 
@@ -896,7 +888,7 @@ async def test_used_number_gets_a_status_of_the_profile() -> None:
     """Without codes, a used number gets a status of the profile: 409 if that is listed, or if none is."""
     for statuses, expected in (((409,), 409), ((410,), 410), ((423, 410), 423), ((410, 409), 409), ((), 409)):
         profile = evolve(UNCODED, http=evolve(UNCODED.http, duplicate=statuses))
-        kind: type[Exception] = DuplicateError if statuses else Exception
+        kind: type[Exception] = errors.DuplicateError if statuses else Exception
         async with Sandbox(profile) as sandbox, sandbox.session(retry=FAST) as pay:
             await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
             with pytest.raises(kind):

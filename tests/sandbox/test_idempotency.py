@@ -9,19 +9,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync import (
-    AuthenticationError,
-    Call,
-    CreateRefund,
-    DuplicateError,
-    Idempotency,
-    OutcomeUnknownError,
-    Profile,
-    Reply,
-    Send,
-    ServiceError,
-    Session,
-)
+from payasync import Call, CreateRefund, Idempotency, Profile, Reply, Send, Session, errors
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import Dialect
 from payasync.sandbox.openapi import describe_service
@@ -88,7 +76,7 @@ async def test_response_is_repeated(profile: Profile) -> None:
     async with open_sandbox(profile, "a") as (sandbox, pay):
         first, again = [await pay.payments.create(amount=5, currency="CAD") for _ in range(2)]
         for call in (pay.payments.create(amount=6, currency="CAD"), pay.orders.place(total_amt=5, currency="CAD")):
-            with pytest.raises(ServiceError) as caught:
+            with pytest.raises(errors.ServiceError) as caught:
                 await call
             assert (422, 1) == (caught.value.http_status, sandbox.ledger.payments())
         await sandbox.clock.advance(seconds=LIFETIME)
@@ -108,7 +96,7 @@ async def test_refund_under_another_key(profile: Profile) -> None:
         order = await sandbox.given.paid_order(total_amt=450)
         refund = CreateRefund(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=200)
         first, again = [await pay.send(refund) for _ in range(2)]
-        with pytest.raises(DuplicateError):
+        with pytest.raises(errors.DuplicateError):
             await pay.send(evolve(refund, refund_amt=201))
 
         assert first["outRefundNo"] == again["outRefundNo"]
@@ -137,12 +125,12 @@ async def test_refusal_is_repeated(tmp_path: Path) -> None:
     for _ in range(2):
         async with Sandbox(HEADER, db=tmp_path / "sandbox.db") as sandbox, sandbox.session() as pay:
             stranger = evolve(sandbox.credentials, signing_key="another signing key")
-            with pytest.raises(AuthenticationError):
+            with pytest.raises(errors.AuthenticationError):
                 await pay.for_merchant(stranger).orders.place(
                     total_amt=9, currency="CAD", out_trade_no="T1", intent="a"
                 )
             order = await pay.orders.place(total_amt=9, currency="CAD", out_trade_no="T1", intent="a")
-            with pytest.raises(ServiceError) as caught:
+            with pytest.raises(errors.ServiceError) as caught:
                 await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=9, refund_amt=9, intent="b")
             texts.append((caught.value.code, caught.value.message))
             await sandbox.customer.authorize(order)
@@ -157,14 +145,14 @@ async def test_key_for_one_use(profile: Profile) -> None:
     shape = evolve(profile.sandbox, single_use_keys=["payments.create", "refunds.create"])
     async with open_sandbox(evolve(profile, sandbox=shape)) as (sandbox, pay):
         sandbox.faults.reset_after_commit("payments.create")
-        with pytest.raises(OutcomeUnknownError):
+        with pytest.raises(errors.OutcomeUnknownError):
             await pay.payments.create(amount=5, currency="CAD")
         order = await pay.orders.place(total_amt=9, currency="CAD", out_trade_no="T1")
         found = list[str]()
         for _ in range(3):
             try:
                 refund = await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=9, refund_amt=9)
-            except ServiceError as error:
+            except errors.ServiceError as error:
                 found.append(type(error).__name__)
                 await sandbox.customer.authorize(order)
             else:

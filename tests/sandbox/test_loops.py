@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 from attrs import frozen
 
-from payasync import ConfigurationError, NotSentError, QueryOrder, Refused, RetryPolicy, Session
+from payasync import ConfigurationError, QueryOrder, Refused, Session
 from payasync.journal import SqliteJournal
 from payasync.sandbox import Sandbox
 from payasync.sandbox.clock import Clock
@@ -107,16 +107,6 @@ async def look_and_close(sandbox: Sandbox) -> tuple[str, int]:
     found = sandbox.ledger.order_state("T1"), len(sandbox.ledger.calls())
     await sandbox.close()
     return found
-
-
-def test_session_outlives_its_sandbox(home: asyncio.Runner) -> None:
-    """After the end of a sandbox, a session in another loop meets the closed port, or another server there."""
-    shared = home.run(share())
-    home.run(shared.sandbox.close())
-    pay = shared.session.with_options(retry=RetryPolicy(attempts=1))
-
-    with pytest.raises(NotSentError):
-        asyncio.run(pay.orders.query("T1"))
 
 
 def test_write_in_another_loop_is_not_in_doubt(home: asyncio.Runner, tmp_path: Path) -> None:

@@ -7,51 +7,41 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
-import aiohttp
 import pytest
 from attrs import evolve
 
 from payasync.errors import ConfigurationError
-from payasync.sandbox import Sandbox
 from payasync.sandbox.model import Answered, Order, RefusedError
 from payasync.sandbox.store import APPLICATION, VERSION, Store
 from tests.inside import connection_of, store_of
 from tests.sandbox.admin import Operator
-from tests.sandbox.foreign import NOON, Receiver
+from tests.sandbox.test_openapi import answers
+from tests.sandbox.world import World
 
 ORDER: Final = Order(out_trade_no="T1", payment_id="P1", token="t", origin="order", total_amt=450, currency="CAD")
 
 
-async def test_no_statement_scans_a_table(receiver: Receiver, http: aiohttp.ClientSession) -> None:
+async def test_no_statement_scans_a_table(world: World) -> None:
     """Every statement finds its rows by an index, so that a sandbox with a million orders is as fast as a new one.
 
     Only the addresses with due deliveries are scanned and sorted.
     """
-    statements = list[str]()
-    async with Sandbox(clock=NOON, webhook_url=receiver.url) as sandbox, sandbox.session() as pay:
-        connection = connection_of(store_of(sandbox))
-        connection.set_trace_callback(statements.append)
-        for number in ("T1", "T2", "T3"):
-            await pay.orders.place(total_amt=450, currency="CAD", out_trade_no=number)
-        await sandbox.customer.authorize("T1")
-        await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=1)
-        await pay.refunds.status("R1")
-        await pay.payments.create(amount=450, currency="CAD")
-        await pay.payments.status("T1")
-        await pay.orders.close("T2")
-        number = await sandbox.given.subscription()
-        await pay.subscriptions.update(number, amount=1000)
-        await sandbox.clock.advance(days=31)
-        await pay.subscriptions.cancel(number)
-        await sandbox.resend(receiver.received[0].headers["webhook-id"])
-        await sandbox.settle()
-        _ = sandbox.ledger.refunded("T1"), sandbox.ledger.orders(), sandbox.ledger.charges(number)
-        _ = sandbox.ledger.calls("orders.place"), sandbox.ledger.refund_state("R1")
-        for path in ("/", "/timeline?about=T1"):
-            await Operator(sandbox, http).get(path)
-        connection.set_trace_callback(None)
-        looking = {each for each in statements if " WHERE " in each or each.endswith("LIMIT 1")}
-        plans = {each: [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {each}")] for each in looking}
+    statements, sandbox, connection = list[str](), world.sandbox, connection_of(store_of(world.sandbox))
+    await sandbox.given.paid_order()
+    (made,) = sandbox.ledger.notifications()
+    connection.set_trace_callback(statements.append)
+    await answers(world)
+    number = await sandbox.given.subscription()
+    await sandbox.clock.advance(days=31)
+    await sandbox.resend(made.notification_id)
+    await sandbox.settle()
+    _ = sandbox.ledger.refunded("T1"), sandbox.ledger.orders(), sandbox.ledger.charges(number)
+    _ = sandbox.ledger.calls("orders.place"), sandbox.ledger.refund_state("R1")
+    for path in ("/", "/timeline?about=T1"):
+        await Operator(sandbox, world.http).get(path)
+    connection.set_trace_callback(None)
+    looking = {each for each in statements if " WHERE " in each or each.endswith("LIMIT 1")}
+    plans = {each: [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {each}")] for each in looking}
 
     whole = [each for each in statements if each.startswith("SELECT") and " WHERE " not in each and "LIMIT" not in each]
     scans = {step for steps in plans.values() for step in steps if step.startswith(("SCAN", "USE TEMP B-TREE"))}

@@ -8,23 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from yarl import URL
 
-from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.errors import ConfigurationError
 from payasync.sandbox import PROFILE, ThreadedSandbox
 from payasync.sandbox.faults.armed_faults import FaultNeverFiredError
 from tests.sandbox.foreign import refuses
-
-
-def test_blocks_without_a_loop() -> None:
-    """Without a running loop, a coroutine method of `Sandbox` blocks until it is done. Errors reach the caller."""
-    with ThreadedSandbox() as sandbox:
-        order = sandbox.given.pending_order(total_amt=450, return_url="http://127.0.0.1/thanks")
-        back = sandbox.customer.authorize(order)
-        sandbox.settle()
-
-        assert ("http://127.0.0.1/thanks", 450) == (back, sandbox.ledger.paid(order))
-        with pytest.raises(InvalidArgumentError, match="out_trade_no") as refused:
-            sandbox.ledger.order_state("T404")
-        assert "T404" == refused.value.value
 
 
 async def test_is_awaited_in_a_loop() -> None:
@@ -141,7 +128,8 @@ def test_fault_is_disarmed_in_the_thread() -> None:
         sandbox.faults.clear()
         drop = sandbox.faults.notifications.drop("payment")
         armed = sandbox.faults.armed()
-        drop.disarm()
+        for _ in range(2):
+            drop.disarm()
 
         assert [True, False, True, False] == [*seen, refuses(sandbox.url)]
         assert ([drop], []) == (armed, sandbox.faults.armed())

@@ -1,4 +1,4 @@
-"""Faults of notifications, with any profile: what arrives, and when."""
+"""Faults with any profile: which notifications arrive, and when, and which calls a fault meets."""
 
 import itertools
 from datetime import UTC, datetime, timedelta
@@ -161,3 +161,20 @@ async def test_what_a_notification_matches(world: World) -> None:
     other.disarm()
 
     assert (0, 1, 0) == (before, about.fired, other.seen)
+
+
+async def test_calls_that_are_about_an_order(world: World) -> None:
+    """A call matches an order by its number in a body or a query, by its refund's and by its payment's number."""
+    sandbox, pay = world.sandbox, world.pay
+    order = await sandbox.given.paid_order(out_trade_no="T1")
+    paid = await pay.payments.status(order)
+    await pay.send(refund())
+    mine = sandbox.faults.latency(order=order, seconds=0.001, times=4)
+    other = sandbox.faults.latency(order=await sandbox.given.paid_order(), seconds=0.001)
+    for ask in (pay.orders.query, pay.payments.status):
+        await ask(order)
+    await pay.refunds.status("R1")
+    await pay.payments.status(str(paid.payment_id))
+    other.disarm()
+
+    assert (4, 0) == (mine.fired, other.seen)

@@ -114,10 +114,8 @@ async def test_hostile_forms(foreign: Foreign, sandbox: Sandbox) -> None:
     """A body that is not the page's form pays nothing."""
     page, form = await opened(foreign), "application/x-www-form-urlencoded"
     for content_type, body, status in (
-        (form, b"", 400),
         (form, b"decision=steal", 400),
         (form, b"decision=\xff", 400),
-        (form, b"decision=authorize&decision=authorize", 400),
         (form, b"x" * 65_537, 413),
         ("application/json", b'{"decision":"authorize"}', 415),
     ):
