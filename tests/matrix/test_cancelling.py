@@ -236,12 +236,8 @@ async def cancelled(phase: Phase, stage: Stage, number: int, chance: Random) -> 
     task.cancel()
     async with asyncio.timeout(PATIENCE):
         (end,) = await asyncio.gather(task, return_exceptions=True)
-    return Trial(
-        phase=phase.name,
-        end="late" if late else type(end).__name__,
-        doubt=0 if late else stage.begun(reads=False),
-        told=stage.count(Unknown) - told_before,
-    )
+    doubt, name = (0, "late") if late else (stage.begun(reads=False), type(end).__name__)
+    return Trial(phase.name, name, doubt, stage.count(Unknown) - told_before)
 
 
 def sockets() -> set[str]:

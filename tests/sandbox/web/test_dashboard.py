@@ -5,6 +5,7 @@ import hashlib
 import re
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
@@ -279,15 +280,17 @@ def hashed(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-async def test_empty_lists_say_how_to_fill_them(operator: Operator) -> None:
-    """Each empty list says what to do next; the first has a whole program, and says where the keys are."""
-    page = (await operator.get("/")).document
-    calls = ("orders.place", "refunds.create", "subscriptions.create", "orders.place", "")
-    names = ("orders", "refunds", "subscriptions", "notifications", "requests")
+async def test_pages_need_jinja(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Jinja2, a page returns 501 with the command to install it, and actions work."""
+    missing = Mock(side_effect=ModuleNotFoundError(name="jinja2"))
+    monkeypatch.setattr("payasync.sandbox.web.pages._load_environment", missing)
+    placed = await operator.foreign.place("T1")
+    gateway = placed.document["redirectUrl"].removeprefix(operator.sandbox.url)
+    pages = [await operator.get(path) for path in ("/", "/timeline?about=T1", gateway)]
+    said = "The sandbox's pages need Jinja2: python -m pip install 'payasync[sandbox]'\n"
 
-    for name, call in zip(names, calls, strict=True):
-        assert (True, True) == ("none yet" in section(page, name), call in section(page, name)), name
-    assert [] == [text for text in (operator.sandbox.url, "sandbox.credentials") if text not in section(page, "orders")]
+    assert [(501, said)] * 3 == [(each.status, each.document) for each in pages]
+    assert 200 == (await operator.do("clock/advance", amount=1, unit="days")).status
 
 
 async def test_policy_allows_its_own_style_and_script_alone(operator: Operator) -> None:
