@@ -63,16 +63,6 @@ def test_answered_points_stay_where_they_are() -> None:
         assert left_out == {point for point in points if not getattr(shape, point)}, given
 
 
-def test_open_points_of_notifications() -> None:
-    """Open points of notifications have the sandbox's own values, unless the profile gives a verification."""
-    given = NotificationShape(ack_body="OK", kind="event"), NotificationShape(verification="none")
-    shapes = [words(notification=each).notification for each in given]
-
-    assert [("OK", "event", "data", "standard-webhooks"), ("", "", "", "none")] == [
-        (shape.ack_body, shape.kind, shape.data, shape.verification) for shape in shapes
-    ]
-
-
 def test_codes_that_stand_in_messages() -> None:
     """If a code has no place of its own but the profile lists codes, the message of a refusal is the code."""
     codes = ResultCodes(absent=("NO_ORDER",))

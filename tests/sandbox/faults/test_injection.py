@@ -88,12 +88,9 @@ class Plain:
         head += "Connection: close\r\n\r\n" if last else "\r\n"
         self.streams[-1][1].write(head.encode() + body)
 
-    async def answer(self) -> Seen:
-        """Read one response with a Content-Length."""
-        reader = self.streams[-1][0]
-        head = (await reader.readuntil(b"\r\n\r\n")).lower()
-        seen = Seen(head, b"", reset=False)
-        return evolve(seen, body=await reader.readexactly(int(seen.header("content-length") or 0)))
+    async def answer(self) -> bytes:
+        """Read one response, whose body is a JSON object without another one in it."""
+        return await self.streams[-1][0].readuntil(b"}")
 
     async def end(self) -> Seen:
         """Read until the connection ends."""
@@ -269,7 +266,7 @@ async def test_stale_keep_alive(plain: Plain) -> None:
     await plain.send()
     second = await plain.end()
 
-    assert (200, b"", b"") == (first.status, second.head, second.body)
+    assert (True, b"", b"") == (b" 200 OK" in first, second.head, second.body)
     assert (1, 1, False) == (fault.fired, plain.sandbox.ledger.refunds(), plain.done())
 
 

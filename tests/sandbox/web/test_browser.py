@@ -68,7 +68,10 @@ async def test_customer_pays_by_keyboard(page: Page, sandbox: Sandbox) -> None:
 
 
 async def test_dashboard_shows_and_works(page: Page, sandbox: Sandbox, receiver: Receiver) -> None:
-    """An order appears without reloading. Buttons pay it, resend its notification, and advance the clock."""
+    """An order appears without reloading. Buttons pay it, resend its notification, and advance the clock.
+
+    A form arms a fault, and a button disarms it.
+    """
     await page.goto(link(sandbox))
     address = page.url
     await expect(page.locator("#orders")).to_contain_text("none yet")
@@ -84,6 +87,13 @@ async def test_dashboard_shows_and_works(page: Page, sandbox: Sandbox, receiver:
     await page.get_by_label("By", exact=True).fill("40")
     await page.get_by_role("button", name="Advance", exact=True).click()
     await expect(page.get_by_role("status")).to_contain_text("The clock was advanced by 40 days.")
+    await page.get_by_label("What goes wrong").select_option("server_error")
+    await page.get_by_label("On which").select_option("refunds.create")
+    await page.get_by_label("From the nth one").fill("2")
+    await page.get_by_role("button", name="Arm").click()
+    await expect(page.get_by_role("status")).to_contain_text("Armed: server_error on refunds.create (from number 2)")
+    await page.get_by_role("button", name="Disarm").click()
+    await expect(page.get_by_role("status")).to_contain_text("Disarmed: server_error")
 
     assert (f"{sandbox.url}/", 40) == (address, (sandbox.clock.now() - before).days)
     assert 2 == len(receiver.received)
@@ -101,27 +111,6 @@ async def test_page_of_a_request(page: Page, sandbox: Sandbox) -> None:
 
     assert copied.startswith(f"curl --request POST {sandbox.url}/payment/unifiedorder ")
     assert await page.locator("#command").text_content() == copied
-
-
-@pytest.mark.long
-async def test_fault_is_armed_and_disarmed(page: Page, sandbox: Sandbox) -> None:
-    """The form arms a fault, the list shows it, its button disarms it; a wrong option is explained."""
-    await page.goto(link(sandbox))
-    await page.get_by_label("What goes wrong").select_option("server_error")
-    await page.get_by_label("On which").select_option("refunds.create")
-    await page.get_by_label("From the nth one").fill("2")
-    await page.get_by_role("button", name="Arm").click()
-    await expect(page.get_by_role("status")).to_contain_text("Armed: server_error on refunds.create")
-    await expect(page.get_by_role("list", name="Armed faults").get_by_role("listitem")).to_have_count(1)
-    armed = [fault.kind for fault in sandbox.faults.armed()]
-    await page.get_by_role("button", name="Disarm").click()
-    await expect(page.get_by_role("status")).to_contain_text("Disarmed: server_error")
-    await page.locator("#more-fault summary").click()
-    await page.get_by_label("Location").fill("http://127.0.0.1/")
-    await page.get_by_role("button", name="Arm").click()
-    await expect(page.get_by_role("status")).to_contain_text("option must be")
-
-    assert (["server_error"], []) == (armed, sandbox.faults.armed())
 
 
 @pytest.mark.long

@@ -1,12 +1,11 @@
 """The gateway page in a browser."""
 
-import base64
-import hashlib
 import re
 from typing import Any, Final
 
 from payasync.sandbox import Sandbox
 from tests.sandbox.foreign import CLOSE, Answer, Foreign
+from tests.sandbox.web.test_dashboard import hashed
 
 THANKS: Final = "https://shop.example/thanks?a=1#top"
 EVIL: Final = '"><script>alert(1)</script>&amp;'
@@ -49,9 +48,9 @@ async def test_policy_allows_the_form_alone(foreign: Foreign) -> None:
     }
     for number, (url, source) in enumerate(sources.items()):
         page = await foreign.send("GET", await opened(foreign, f"T{number}", returnUrl=url))
-        style = hashlib.sha256(re.findall("<style>(.*?)</style>", page.document, re.DOTALL)[0].encode()).digest()
+        (style,) = re.findall("<style>(.*?)</style>", page.document, re.DOTALL)
         policy = (
-            f"default-src 'none'; style-src 'sha256-{base64.b64encode(style).decode()}'; img-src data:; "
+            f"default-src 'none'; style-src {hashed(style)}; img-src data:; "
             f"form-action {source}; base-uri 'none'; frame-ancestors 'none'"
         )
         names = ("Content-Security-Policy", "X-Content-Type-Options", "Referrer-Policy", "Cache-Control")
