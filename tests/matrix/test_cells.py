@@ -89,7 +89,7 @@ async def test_cell(name: str, end: Answer, column: Column, profile: Profile) ->
     word, expected = ROWS[name].word(column.number), ROWS[name].error(column.number)
     queries = {column.query: OK, **REFUNDED} if column.query else {}
     with Recorder(otherwise=end, by_path=queries) as service:
-        async with session(service, column.under(profile), timeouts=Timeouts(read=0.25 if end is SILENT else 20)) as pay:
+        async with session(service, column.under(profile), timeouts=Timeouts(read=0.2 if end is SILENT else 20)) as pay:
             result = await ended(column.call(pay))
     sends = 3 if word in {"repeat", "wait"} else 1
 
@@ -105,7 +105,7 @@ async def test_cell(name: str, end: Answer, column: Column, profile: Profile) ->
 async def test_cell_that_is_repeated(name: str, end: Answer, column: Column, profile: Profile) -> None:
     """If the service fails once, the second attempt succeeds, with a new nonce and signature, under the same key."""
     with Recorder([end], otherwise=OK) as service:
-        async with session(service, column.under(profile), timeouts=Timeouts(read=0.25 if end is SILENT else 20)) as pay:
+        async with session(service, column.under(profile), timeouts=Timeouts(read=0.2 if end is SILENT else 20)) as pay:
             result = await column.call(pay)
     nonces = [signatures.fields(request).get("nonceStr") for request in service.requests if request.body]
 
@@ -199,18 +199,6 @@ async def test_request_that_is_cut(column: Column) -> None:
     assert len(cuts) == len(service.connections)
     assert whole == received(service).keys()
     assert [cut for cut in cuts if cut] == [len(each.received) for each in service.connections if each.cut]
-
-
-@each_column
-async def test_connection_that_is_cut_before_the_first_byte(column: Column) -> None:
-    """A write without a number is repeated only if no byte left."""
-    with Recorder(otherwise=LAST, cuts=[0], by_path=REFUNDED if column.query else {}) as service:
-        async with session(service, column.under(UNSURE)) as pay:
-            result = await ended(column.call(pay))
-    sent_once_more = isinstance(result, Response) and (result.attempts, result.recovered) == (2, False)
-
-    assert is_as_told(column, result) or sent_once_more
-    assert len(service.requests) <= 1
 
 
 @pytest.mark.parametrize("end", [GONE, pytest.param(RESET, marks=LONG)], ids=["close", "reset"])

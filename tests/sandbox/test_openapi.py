@@ -78,14 +78,10 @@ async def answers(world: World) -> list[tuple[str, Reading]]:
 
 def test_arguments_in_the_path_have_their_wire_names() -> None:
     """A path shows each argument under its own wire name, even if that is our name of another argument."""
-    paths = described(
-        Profile(
-            endpoints={"refunds.create": Endpoint(path="/{out_refund_no}/of/{out_trade_no}")},
-            fields={"out_refund_no": "out_trade_no", "out_trade_no": "order"},
-        )
-    )["paths"]
+    endpoints = {"refunds.create": Endpoint(path="/{out_refund_no}/of/{out_trade_no}")}
+    fields = {"out_refund_no": "out_trade_no", "out_trade_no": "order"}
 
-    assert "/{out_trade_no}/of/{order}" in paths
+    assert "/{out_trade_no}/of/{order}" in described(Profile(endpoints=endpoints, fields=fields))["paths"]
 
 
 async def test_every_response_is_as_documented(world: World) -> None:
