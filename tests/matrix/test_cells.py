@@ -238,8 +238,6 @@ async def test_duplicate_after_a_lost_close_is_asked_about() -> None:
     """After a lost close, "used before" leads to a query, and the state of the order decides."""
     for state, expected in [
         ("CLOSED", Response),
-        ("EXPIRED", Response),
-        ("FAILED", Response),
         ("PAID", errors.ServiceError),
         ("PENDING", errors.OutcomeUnknownError),
         ("WHO_KNOWS", errors.OutcomeUnknownError),

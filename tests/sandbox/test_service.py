@@ -70,14 +70,6 @@ async def test_customer_leaves_the_page(world: World) -> None:
     assert [("done", "closed")] * 2 == [(each.why, each.state("order")) for each in closed]
 
 
-async def test_endpoints_accept_the_client(world: World) -> None:
-    """No endpoint refuses the names, places, headers, token and signature of the client. An unknown number gets 404."""
-    makes = {"payments.create", "orders.place", "subscriptions.create"}
-    for name in [*(SAMPLES.keys() - makes), *makes]:
-        expected = (200, "done") if name in makes else world.refused(404, "absent")
-        assert expected == (await world.reach(SAMPLES[name])).reason, name
-
-
 async def test_pending_order_expires(world: World) -> None:
     """A pending order can be paid until the profile's expiry: 30 minutes, if it says nothing. Then it may be closed."""
     expiry = world.profile.sandbox.order_expiry

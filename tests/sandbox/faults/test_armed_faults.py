@@ -65,16 +65,6 @@ def test_corrupted_body() -> None:
         assert expected == corrupt_body(body)
 
 
-def test_first_armed_comes_first() -> None:
-    """A call meets one fault; the others wait for the next call."""
-    armed = Faults()
-    first, second = armed.arm("latency", "*"), armed.arm("server_error", "*")
-    met = [armed.fire_for_call("orders.query", NONE, reused=False) for _ in range(3)]
-
-    assert [first, second, None] == met
-    assert (1, 2) == (first.seen, second.seen)
-
-
 def test_same_seed_same_calls() -> None:
     """The seed can be read from the fault and repeats its draws; another seed draws others."""
     armed = Faults()
