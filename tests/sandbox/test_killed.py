@@ -4,93 +4,120 @@ import asyncio
 import itertools
 import random
 import secrets
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
-from aiohttp import web
-from attrs import Factory, define, evolve
+import pytest
+from attrs import Factory, define
+from yarl import URL
 
-from payasync.sandbox import Sandbox
-from tests.inside import turns
-from tests.sandbox.foreign import PLACE, REFUND, Foreign, Receiver, acknowledged, as_coroutine
+from tests.cli.sandbox_process import SandboxProcess, serving
+from tests.sandbox.foreign import PLACE, QUERY, REFUND, Delivered, Foreign, Receiver
 
-
-def leave(folder: Path, to: Path) -> None:
-    """Copy the database with its log, as a kill would leave them now."""
-    to.mkdir()
-    for file in folder.glob("sandbox.db*"):
-        shutil.copy(file, to)
+CLIENTS: Final = 4
+SECONDS: Final = 30
 
 
 @define
-class Merchant:
-    """A client, with everything that the sandbox confirmed to it, and must never lose.
+class Life:
+    """One life of the service, with everything that it confirmed, and must never lose.
 
     Attributes:
         client: Signs and sends.
-        paid: The orders that were paid.
-        refunded: The refunds that were made.
-        sent: The signed requests; each nonce is burned.
+        receiver: Gets the notifications.
+        orders: The last confirmed state of each order.
+        refunds: The refunds that were confirmed.
+        requests: The confirmed signed requests; each nonce is burned.
+        due: The orders and refunds that must be notified.
+        begun: Counts the requests that are about to be sent.
     """
 
     client: Foreign
-    paid: frozenset[str] = frozenset()
-    refunded: frozenset[str] = frozenset()
-    sent: tuple[tuple[str, dict[str, Any]], ...] = Factory(tuple)
+    receiver: Receiver
+    orders: dict[str, str] = Factory(dict)
+    refunds: list[str] = Factory(list)
+    requests: list[tuple[str, dict[str, Any]]] = Factory(list)
+    due: set[str] = Factory(set)
+    begun: int = 0
 
-    async def trade(self, numbers: Iterator[int]) -> None:
-        """Place orders, have them paid, and refund a part of each."""
+    async def trade(self, numbers: "itertools.count[int]") -> None:
+        """Place orders, have them paid, and refund a part, until the service dies."""
         for number in numbers:
             order, refund = f"T{number}", f"R{number}"
             placed = await self._send(PLACE, outTradeNo=order, totalAmt=450, currency="CAD")
+            self.orders[order] = "SBX_PENDING"
+            self.begun += 1
             decision = {"decision": "authorize"}
-            async with self.client.http.post(placed["redirectUrl"], data=decision, allow_redirects=False):
-                self.paid |= {order}
+            async with self.client.http.post(placed["redirectUrl"], data=decision, allow_redirects=False) as paid:
+                await paid.read()
+                assert paid.status in {200, 303}
+            self.orders[order] = "SBX_PAID"
+            self.due.add(order)
             await self._send(REFUND, outTradeNo=order, outRefundNo=refund, totalAmt=450, refundAmt=100)
-            self.refunded |= {refund}
+            self.refunds.append(refund)
+            self.due.add(refund)
 
     async def _send(self, path: str, **fields: Any) -> Any:
-        signed = self.client.signed(fields)
+        self.begun += 1
+        signed = self.client.signed({**fields, "notifyUrl": self.receiver.url})
         answer = await self.client.send("POST", path, json=signed)
         assert 200 == answer.status, answer
-        self.sent += ((path, signed),)
+        self.requests.append((path, signed))
         return answer.document
 
+    async def die(self, sandbox: SandboxProcess, numbers: "itertools.count[int]", chance: random.Random) -> None:
+        """Let several clients trade, and kill the service up to 4 ms after one of their requests has begun."""
+        last = chance.randint(20, 40)
+        clients = [asyncio.create_task(self.trade(numbers)) for _ in range(CLIENTS)]
+        while self.begun < last:
+            await asyncio.wait(clients, timeout=0.001)
+        await asyncio.wait(clients, timeout=chance.uniform(0, 0.004))
+        sandbox.process.kill()
+        ends = await asyncio.gather(*clients, return_exceptions=True)
 
+        assert [] == [end for end in ends if not isinstance(end, aiohttp.ClientError)]
+
+    async def check(self, client: Foreign) -> None:
+        """Compare a restarted service with what it confirmed in this life, and wait for all notifications."""
+        for order, state in self.orders.items():
+            found = await client.post(QUERY, outTradeNo=order)
+            assert 200 == found.status, (order, found)
+            assert found.document["status"] == state or state == "SBX_PENDING"
+        for refund in self.refunds:
+            status = await client.send("GET", f"{REFUND}/status?outRefundNo={refund}", headers=client.bearer)
+            assert (200, "SBX_SUCCEEDED") == (status.status, status.document["status"])
+        for path, signed in self.requests:
+            assert "SBX_NONCE_USED" == (await client.send("POST", path, json=signed)).code, signed
+        async with asyncio.timeout(SECONDS):
+            while self.due - {_number(each) for each in self.receiver.received}:
+                # The receiver is a server of this loop.
+                await asyncio.wait([asyncio.create_task(client.post(QUERY, outTradeNo="T0"))])
+
+
+def _number(notified: Delivered) -> str:
+    data = notified.document["data"]
+    return str(data.get("outRefundNo") or data["outTradeNo"])
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(25, marks=pytest.mark.long)])
 async def test_nothing_is_lost_that_was_confirmed(
-    receiver: Receiver, http: aiohttp.ClientSession, tmp_path: Path
+    receiver: Receiver, http: aiohttp.ClientSession, tmp_path: Path, kills: int
 ) -> None:
-    """Whenever a sandbox is killed, confirmed orders and refunds, nonces, notifications and keys are preserved."""
+    """Each kill preserves confirmed orders and refunds, burned nonces, notifications and keys."""
     seed = secrets.randbits(32)
     print("seed", seed)  # noqa: T201 - a failure shows it
-    chance, numbers, lives = random.Random(seed), itertools.count(), list[Merchant]()  # noqa: S311 - no secret
-    receiver.answer = as_coroutine(lambda: web.Response(status=503))
-    async with Sandbox(db=tmp_path / "sandbox.db", webhook_url=receiver.url, clock="frozen") as first:
-        merchant = Merchant(Foreign(first, http))
-        clients = [asyncio.create_task(merchant.trade(numbers)) for _ in range(4)]
-        for life in range(4):
-            await turns(chance.randint(20, 60))
-            leave(tmp_path, tmp_path / str(life))
-            lives.append(evolve(merchant))
-        for client in clients:
-            client.cancel()
-        await asyncio.wait(clients)
-    receiver.answer = as_coroutine(acknowledged)
-    for life, confirmed in enumerate(lives):
-        receiver.received.clear()
-        path = tmp_path / str(life) / "sandbox.db"
-        async with Sandbox(db=path, webhook_url=receiver.url, clock="frozen") as sandbox:
-            await sandbox.clock.advance(hours=1)
-            for order in confirmed.paid:
-                assert "paid" == sandbox.ledger.order_state(order)
-            for refund in confirmed.refunded:
-                assert "succeeded" == sandbox.ledger.refund_state(refund)
-            for url, signed in confirmed.sent:
-                assert "SBX_NONCE_USED" == (await Foreign(sandbox, http).send("POST", url, json=signed)).code
-            assert first.credentials == sandbox.credentials
-        data = [each.document["data"] for each in receiver.received]
-        assert confirmed.paid | confirmed.refunded <= {each.get("outRefundNo") or each["outTradeNo"] for each in data}
-    assert len(lives[-1].refunded) > 3
+    chance, numbers = random.Random(seed), itertools.count()  # noqa: S311 - moments are no secret
+    port, credentials, lives = "0", None, list[Life]()
+    for count in range(kills + 1):
+        with serving("--db", str(tmp_path / "sbx.db"), "--port", port) as sandbox:
+            assert credentials in {None, sandbox.credentials}
+            port, credentials = str(URL(sandbox.url).port), sandbox.credentials
+            client = Foreign(sandbox, http, f"life-{count}")
+            for life in lives[-1:] if count < kills else lives:
+                await life.check(client)
+            if count < kills:
+                lives.append(Life(client, receiver))
+                await lives[-1].die(sandbox, numbers, chance)
+
+    assert kills * 3 < sum(len(each.requests) for each in lives)
