@@ -16,7 +16,7 @@ from payasync import RetryPolicy, Session, Timeouts
 ROOT: Final = Path(__file__).parents[1]
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
 SETTINGS: Final = (ROOT / "docs" / "how-to" / "settings.md").read_text(encoding="utf-8")
-UNUSED: Final = ("cacheprovider", "faker", "hypothesispytest", "randomly", "schemathesis")
+UNUSED: Final = ("cacheprovider", "faker", "hypothesispytest", "randomly")
 """Plugins that no snippet is about, and that take seconds to import; ours is found as a user's pytest finds it."""
 SUITE: Final = [
     *("-m", "pytest", "-q", *(option for name in UNUSED for option in ("-p", f"no:{name}"))),
