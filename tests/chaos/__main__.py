@@ -61,7 +61,7 @@ def properties(seed: int | None, paths: tuple[str, ...]) -> list[str]:
 @SEED
 @click.argument("paths", nargs=-1)
 def models(seed: int | None, paths: tuple[str, ...]) -> list[str]:
-    """Do to the inbox and a model of it, and to one number in the journal, whatever can be done; PATHS: these tests."""
+    """Do to the inbox and to a model of it whatever can be done; PATHS: these tests."""
     return tried("models", paths or MODELS, _drawn(seed), CONSOLE)
 
 

@@ -17,8 +17,8 @@ PROPERTIES: Final = (
     "tests/notifications/test_verification.py",
 )
 """What is signed, and what reads what others wrote."""
-MODELS: Final = ("tests/notifications/test_inbox_model.py", "tests/journal/test_in_time_lives.py")
-"""The inbox beside a model of it, and random lives of one number in the journal."""
+MODELS: Final = ("tests/notifications/test_inbox_model.py",)
+"""The inbox beside a model of it."""
 LONG: Final = "chaos"
 """The profile of properties; that of state machines is `models`."""
 LONGEST: Final = 3600

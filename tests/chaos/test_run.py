@@ -8,6 +8,7 @@ from tests.chaos.run import Scale, run
 SHORT = Scale(operations=240, kills=11, seconds=120)
 
 
+@pytest.mark.long
 async def test_new_numbers() -> None:
     """If the merchant retries under new numbers and without a journal, the run finds duplicates: the check works."""
     result = await run("naive", Scale(operations=40, kills=2, seconds=300))

@@ -17,10 +17,10 @@ sys.path.append(str(Path(__file__).parents[2]))
 from payasync import Call, CreateRefund, Reply, RetryPolicy, Send, Session, Timeouts
 from payasync.clocks import Pace, use_clocks, wall_time
 from payasync.errors import DuplicateError, OutcomeUnknownError, PayasyncError
-from payasync.journal import Reconciler
+from payasync.journal import Journal, PostgresJournal, Reconciler, SqliteJournal
 from payasync.journal.intents import State
 from tests.chaos.errands import ORDER, PAID, PATIENCE, PAUSE, reconciling
-from tests.chaos.killing import KillableJournal, KillablePostgres, KillableSqlite, Trace, lines
+from tests.chaos.killing import Trace, lines
 from tests.chaos.plan import AT_ONCE, ENDED, Life, Strategy, clocks_ahead
 from tests.chaos.verdict import name_of, operation_of
 
@@ -42,7 +42,7 @@ class Merchant:
         strategy: Which.
     """
 
-    def __init__(self, pay: Session, journal: KillableJournal | None, strategy: Strategy) -> None:
+    def __init__(self, pay: Session, journal: Journal | None, strategy: Strategy) -> None:
         self._pay = pay
         self._journal = journal
         self._strategy = strategy
@@ -94,19 +94,13 @@ def around(trace: Trace) -> Callable[[Call, Send], Awaitable[Reply]]:
     return layer
 
 
-def journal_of(life: Life, trace: Trace) -> KillableJournal | None:
+def journal_of(life: Life) -> Journal | None:
     """Return the journal of a strategy that has one."""
     if life.ahead:
         use_clocks(clocks_ahead(life.ahead))
-    journal: KillableJournal
     if life.strategy == "postgres":
-        journal = KillablePostgres(life.journal, clock=wall_time if life.ahead else None)
-    elif life.strategy == "sqlite":
-        journal = KillableSqlite(life.journal)
-    else:
-        return None
-    journal.mark = trace.mark
-    return journal
+        return PostgresJournal(life.journal, clock=wall_time if life.ahead else None)
+    return SqliteJournal(life.journal) if life.strategy == "sqlite" else None
 
 
 def left(life: Life) -> list[int]:
@@ -137,7 +131,7 @@ async def do_all(share: list[int], merchant: Merchant, trace: Trace) -> list[int
 async def main(life: Life) -> None:
     """Run this process's share. What is in doubt then waits for the last process, for which all leases are over."""
     with Trace(life) as trace:
-        journal = journal_of(life, trace)
+        journal = journal_of(life)
         times, policy = (Timeouts(), ONCE) if life.strategy == "naive" else (TIMES, PATIENT)
         pay = Session.from_env(timeouts=times, retry=policy, middleware=[around(trace)], journal=journal)
         merchant, share = Merchant(pay, journal, life.strategy), left(life)

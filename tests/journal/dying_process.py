@@ -38,17 +38,13 @@ async def refund(pay: Session, number: str) -> None:
 async def main(what: str, life: Life, *numbers: str) -> None:
     """Do it."""
     with Trace(life) as trace:
-        journal = journal_of(life, trace)
+        journal = journal_of(life)
         assert journal is not None
         pay = Session.from_env(journal=journal, middleware=[around(trace)], retry=RetryPolicy(attempts=1))
         async with journal, pay:
             if what == "reconcile":
                 pace = Pace(clock=lambda: time.time() + life.ahead)
                 await Reconciler(pay, journal, concurrency=1, pace=pace).run_once()
-            elif what == "together":
-                tell("ready")
-                sys.stdin.readline()
-                await asyncio.gather(*(refund(pay, each) for each in numbers))
             else:
                 for each in numbers:
                     await refund(pay, each)
