@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from payasync.clocks import Clocks
 from payasync.journal import Journal
 from payasync.journal.drafts import draft_from_request, keep_all_but_customer
@@ -15,6 +17,8 @@ from payasync.wire.request import Request
 START: Final = datetime(2027, 1, 1, tzinfo=UTC)
 BOOTED: Final = START - timedelta(days=10)
 """When the machine of a `Clock` was started."""
+both_stores = pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+"""Daily: a test of what each journal must do itself."""
 LEASE: Final = 60.0
 """Seconds."""
 MERCHANT: Final = "M1"

@@ -1,5 +1,4 @@
-from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,9 +34,9 @@ async def journal(
         yield journal
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 async def store(request: pytest.FixtureRequest, path: Path, clock: Clock) -> AsyncIterator[Journal]:
-    """An empty journal, in SQLite or in PostgreSQL."""
+    """An empty journal, in SQLite or in PostgreSQL. Daily, only what the journals' contract needs has both."""
     journal: Journal
     if request.param == "sqlite":
         journal = SqliteJournal(path)
@@ -45,11 +44,3 @@ async def store(request: pytest.FixtureRequest, path: Path, clock: Clock) -> Asy
         journal = PostgresJournal(request.getfixturevalue("postgres_dsn"), clock=clock)
     yield journal
     await journal.aclose()
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
-def another(request: pytest.FixtureRequest, path: Path, clock: Clock) -> Callable[[], Journal]:
-    """Return a function that opens the journal again."""
-    if request.param == "sqlite":
-        return partial(SqliteJournal, path)
-    return partial(PostgresJournal, request.getfixturevalue("postgres_dsn"), clock=clock)

@@ -19,7 +19,7 @@ from payasync.journal.drafts import (
     keep_all_but_customer,
     request_from_intent,
 )
-from payasync.journal.intents import Draft, Intent
+from payasync.journal.intents import Intent
 from payasync.profile.schema import Accept
 from payasync.profile.wire_names import wire_name
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription
@@ -27,7 +27,7 @@ from payasync.wire.call import Call
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 from tests.building import FULL, PROFILE, codec
-from tests.journal.building import PAYMENT, START, draft, refund
+from tests.journal.building import PAYMENT, START, refund
 
 WRITTEN: Final = {name: request for name, request in FULL.items() if name in WRITES}
 """One request for each write, with every argument that it takes."""
@@ -90,39 +90,6 @@ def test_argument_in_a_nested_field() -> None:
 
     assert 7 == call.fields["amount.total"]
     assert 450 == draft_from_call(call, "M1", None).request["total_amt"]
-
-
-def test_draft_says_what_the_call_is_about() -> None:
-    """A draft has the operation, number, intent key, arguments and merchant of its call."""
-    expected = Draft(
-        operation="refunds.create",
-        merchant="M1",
-        reference="R1",
-        number="refunds.create:R1",
-        intent="complaint-7",
-        hash=draft().hash,
-        request={"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200},
-        named={"merchantId": "M1"},
-    )
-
-    assert expected == draft_from_call(called(refund(), intent="complaint-7"), "M1", keep_all_but_customer)
-
-
-def test_nothing_is_stored_beyond_the_documents_fields() -> None:
-    """A draft has no customer, nonce or signature, and no `extra` that responses are not compared with."""
-    request = CreateSubscription(
-        frequency="monthly",
-        amount=900,
-        start_date=date(2027, 1, 31),
-        customer={"email": "canary@example.com"},
-        extra={"phone": "canary"},
-    )
-    call = called(request).with_fields(nonceStr="canary", sign="canary", deviceNo="canary")
-
-    made = draft_from_call(call, "M1", keep_all_but_customer)
-
-    assert {"frequency": "monthly", "amount": 900, "start_date": "31.01.2027"} == made.request
-    assert {} == made.named
 
 
 def test_what_responses_are_compared_with_is_stored() -> None:

@@ -1,6 +1,6 @@
 """Idempotency keys in the journal: what keeps one, when it is renewed, and what the reconciler sends again."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from payasync.wire.request import Request
 from payasync.wire.response import Response
 from tests.building import PROFILE as REQUESTS
 from tests.building import codec
-from tests.journal.building import LEASE, MERCHANT, PAYMENT, START, Clock, draft, only, refund, unknown
+from tests.journal.building import LEASE, MERCHANT, PAYMENT, START, Clock, both_stores, draft, only, refund, unknown
 from tests.sessions import ONE_TRY
 
 LIFETIME: Final = 3600.0
@@ -48,6 +48,7 @@ async def begun(journal: Journal, key: str | None = None) -> Intent:
     return begun.intent
 
 
+@both_stores
 async def test_key_after_a_refusal(store: Journal, clock: Clock) -> None:
     """The journal stores the key of a write, and when it was first sent under it.
 
@@ -71,6 +72,7 @@ async def test_key_after_a_refusal(store: Journal, clock: Clock) -> None:
     assert (None, None) == (last.idempotency_key, last.key_sent)
 
 
+@both_stores
 async def test_key_while_in_doubt(store: Journal, clock: Clock) -> None:
     """A write that is sent again after a doubt keeps its key, and the time of its first send."""
     number = await store.add(PAYMENT, merchant=MERCHANT)
@@ -83,6 +85,7 @@ async def test_key_while_in_doubt(store: Journal, clock: Clock) -> None:
     assert [(KEY, START)] * 2 == [(each.idempotency_key, each.key_sent) for each in (first, again)]
 
 
+@both_stores
 async def test_key_of_a_queued_write(store: Journal) -> None:
     """A queued write gets its key when it is claimed: by its number or `intent`, else the key of the call."""
     numbered = await store.add(refund(), merchant=MERCHANT, intent="another invoice")
@@ -150,19 +153,18 @@ def idempotency() -> Idempotency:
 
 
 @pytest.fixture
-async def shop(another: Callable[[], Journal], clock: Clock, idempotency: Idempotency) -> AsyncIterator[Shop]:
+async def shop(store: Journal, clock: Clock, idempotency: Idempotency) -> AsyncIterator[Shop]:
     """A shop whose calls make one attempt, so that the rest is left to the reconciler."""
-    journal, shops = another(), list[Shop]()
+    shops = list[Shop]()
 
     async def see(call: Call, send: Send) -> Reply:
         return await shops[0].see(call, send)
 
     async with (
-        journal,
         Sandbox(evolve(PROFILE, idempotency=idempotency)) as sandbox,
-        sandbox.session(journal=journal, retry=ONE_TRY, middleware=[see]) as pay,
+        sandbox.session(journal=store, retry=ONE_TRY, middleware=[see]) as pay,
     ):
-        shops.append(Shop(sandbox, pay, journal, clock))
+        shops.append(Shop(sandbox, pay, store, clock))
         yield shops[0]
 
 

@@ -13,7 +13,7 @@ from payasync.clocks import Pace
 from payasync.journal import Journal, Reconciler
 from payasync.profile.schema import Idempotency
 from tests.foreign.recorder import Answer, Recorder, answer
-from tests.journal.building import Clock
+from tests.journal.building import Clock, both_stores
 from tests.journal.service import (
     ABSENT,
     CLOSE,
@@ -165,6 +165,7 @@ async def test_earlier_close_is_no_close_of_the_order_that_was_placed_again(orde
     assert ("unknown", [], "succeeded") == (early.state, reported, (await orders.kept(CLOSING)).state)
 
 
+@both_stores
 @pytest.mark.parametrize("manual", [False, True])
 async def test_close_of_before_ends_with_a_new_place(orders: Service, *, manual: bool) -> None:
     """If an order is placed again, an unknown or manual close of before counts no more: the next close is sent."""

@@ -244,15 +244,6 @@ async def test_what_is_added_while_it_is_sent_directly_is_not_lost(
     assert Step.SEND is (await journal.claim(kept.id, LEASE)).step
 
 
-@pytest.mark.parametrize("recovered", [False, True])
-async def test_refusal_of_this_attempt_is_its_end(journal: SqliteJournal, *, recovered: bool) -> None:
-    """A failure rejects the write if its first attempt's response or query, or a resend's own response, says so."""
-    first = await sent(journal, way(evolve(FAILED, recovered=recovered)), profile=TELLING)
-    again = await sent(journal, way(FAILED), profile=TELLING)
-
-    assert ("rejected", [recovered, False]) == ((await only(journal)).state, [first.recovered, again.recovered])
-
-
 @pytest.mark.parametrize("queued", [False, True])
 @pytest.mark.parametrize("late", [False, True])
 async def test_who_is_gone_while_the_journal_commits_leaves_nothing_in_doubt(
@@ -279,26 +270,6 @@ async def test_who_is_gone_while_the_journal_commits_leaves_nothing_in_doubt(
     assert not late or isinstance(task.exception(), NotSentTimeoutError)
     assert ("sending", "new" if queued else "rejected", TOO_LATE) == (during, after.state, after.reason)
     assert (None, 0, 1) == (after.sent_at, before, len(leads.calls))
-
-
-async def test_who_is_gone_while_the_journal_says_no_changes_nothing(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """If a call for a finished write is cancelled while the journal responds, the write stays as it was."""
-    async with Gated(path, settles=False) as journal:
-        journal.gate.set()
-        await sent(journal, way(reply({"state": "DONE"})))
-        journal.gate.clear()
-        journal.reached.clear()
-        task = asyncio.ensure_future(sent(journal, way()))
-        await journal.reached.wait()
-        task.cancel()
-        await asyncio.wait([task])
-        await journal.open_gate()
-        intent = await only(journal)
-
-    assert ("succeeded", 1) == (intent.state, intent.attempts)
-    assert [] == caplog.records
 
 
 async def test_response_waits_for_the_journal_within_the_call_only(path: Path) -> None:

@@ -213,15 +213,6 @@ async def test_columns_of_a_later_payasync_do_no_harm(journal: PostgresJournal, 
     assert ["succeeded"] == [each.state for each in await journal.list()]
 
 
-async def test_zeros_are_stored_as_escapes(journal: PostgresJournal) -> None:
-    """The journal stores a NUL in a reason as its escape, because PostgreSQL's texts cannot hold it."""
-    begun = await journal.begin(draft(), LEASE)
-    await journal.settle(begun.intent, "rejected", reason="no\0")
-    (kept,) = await journal.list()
-
-    assert "no\\x00" == kept.reason
-
-
 async def test_what_is_sent_again_is_not_pruned(journal: PostgresJournal, postgres_dsn: str) -> None:
     """If a rejected write is being sent again, `prune` waits for that transaction, and leaves the intent."""
     begun = await journal.begin(draft(), LEASE)

@@ -7,14 +7,17 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from payasync.journal import Journal, PostgresJournal, SqliteJournal
 from payasync.settings import lock_file, open_folder
 
 
-async def test_programs_know_of_each_other(another: Callable[[], Journal]) -> None:
+@pytest.mark.parametrize("kind", [SqliteJournal, pytest.param(PostgresJournal, marks=pytest.mark.long)])
+async def test_programs_know_of_each_other(kind: Callable[[str], Journal], path: Path, postgres_dsn: str) -> None:
     """A program is alone until another one is present, and again when that one has ended."""
-    async with another() as first, another() as other, first.present() as is_alone:
+    place = str(path) if kind is SqliteJournal else postgres_dsn
+    async with kind(place) as first, kind(place) as other, first.present() as is_alone:
         before = await is_alone(), await is_alone()
         async with AsyncExitStack() as stack:
             other_is_alone = await stack.enter_async_context(other.present())

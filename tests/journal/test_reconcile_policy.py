@@ -22,7 +22,6 @@ from payasync.errors import (
     StorageError,
 )
 from payasync.evidence.claims import Claim
-from payasync.evidence.comparison import Objection
 from payasync.journal import Outcome, Patience, Report, Result
 from payasync.journal.intents import END_STATES, TRANSITIONS, Intent, State
 from payasync.journal.reconcile_policy import (
@@ -96,17 +95,6 @@ ASKED_FOR: Final = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 45
 
 
 WIRE: Final = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 200, "merchantId": "M1"}
-
-
-@pytest.mark.parametrize(("about_another", "expected"), [(True, None), (False, "manual")])
-def test_response_about_another_refund(*, about_another: bool, expected: State | None) -> None:
-    """If a response has another number, the next one may match. If it has another amount, the write is *manual*."""
-    words = "outRefundNo is R9 in the response, and R1 in the request"
-    objection = Objection(words, about_another=about_another)
-    error = NoAnswerError("HTTP 200; repeating it is harmless", reason=words, objection=objection, retry_after=7.0)
-    evidence = QueryResult(claim=Claim.UNCLEAR, about_another=True, state=expected, reason=words, retry_after=7.0)
-
-    assert evidence == classify_error(error)
 
 
 @pytest.mark.parametrize(

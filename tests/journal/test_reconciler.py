@@ -1,7 +1,7 @@
 """The reconciler against the sandbox, whose ledger has the truth, with clocks that the tests move."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -33,10 +33,8 @@ from payasync.sandbox import PROFILE, Sandbox
 from payasync.wire.call import Call, Layer, Reply, Send
 from payasync.wire.request import Request
 from tests.inside import turns, until
-from tests.journal.building import Clock, only
+from tests.journal.building import Clock, both_stores, only
 
-both_stores = pytest.mark.parametrize("another", ["sqlite", "postgres"], indirect=True)
-"""Daily: what each journal promises is in its contract, and a reconciler knows no other."""
 QUARANTINE: Final = 60.0
 ONCE: Final = RetryPolicy(attempts=1, quota=0)
 """A call ends with its first attempt, and asks nothing afterwards: that is the reconciler's."""
@@ -51,11 +49,9 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 
 @pytest.fixture
-async def journal(another: Callable[[], Journal]) -> AsyncIterator[Journal]:
+def journal(store: Journal) -> Journal:
     """An empty journal."""
-    journal = another()
-    yield journal
-    await journal.aclose()
+    return store
 
 
 def once(sandbox: Sandbox, journal: Journal, *middleware: Layer) -> Session:
@@ -355,10 +351,7 @@ class Slow:
     Attributes:
         kept: It has.
         gate: Opened, it says so.
-        error: Raised then, in place of that.
     """
-
-    error: Exception | None = None
 
     def __init__(self, journal: Journal, patch: pytest.MonkeyPatch, name: str = "settle") -> None:
         self._does = getattr(journal, name)
@@ -370,8 +363,6 @@ class Slow:
         kept = await self._does(*given, **facts)
         self.kept.set()
         await self.gate.wait()
-        if self.error:
-            raise self.error
         return kept
 
 
@@ -411,19 +402,6 @@ async def test_journal_that_hangs_holds_no_interrupted_run(
     await until(lambda: heard)
 
     assert (True, ["R0"]) == (unreported, [each.intent.reference for each in heard])
-
-
-async def test_interrupted_run_says_what_it_could_not_keep(
-    slow: Slow, reconciler: Reconciler, caplog: pytest.LogCaptureFixture
-) -> None:
-    """If an interrupted run cannot store a result, it ends as cancelled, and the log has the journal's error."""
-    slow.error = StorageError("the journal is full")
-    run = asyncio.ensure_future(reconciler.run_once())
-    await slow.kept.wait()
-    slow.gate.set()
-    await interrupt(run)
-
-    assert slow.error in [each.exc_info[1] for each in caplog.records if each.exc_info]
 
 
 async def test_worker_that_fails_silences_no_other(
@@ -503,18 +481,6 @@ async def test_interrupted_run_forgets_nothing(
     await interrupt(run)
 
     assert before == evolve(await only(journal), asked=before.asked, fence=before.fence)
-
-
-async def test_journal_that_fails_ends_the_run(
-    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler
-) -> None:
-    """If the journal is closed, a run raises `StorageError` and queries nothing."""
-    await lost_ones(sandbox, pay)
-    await journal.aclose()
-    with pytest.raises(StorageError):
-        await reconciler.run_once()
-
-    assert [] == sandbox.ledger.calls("refunds.status")
 
 
 async def test_journal_that_fails_before_a_second_send(

@@ -1,13 +1,10 @@
 import asyncio
-import os
 import re
 import sqlite3
-import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager, closing
-from itertools import pairwise
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,17 +12,15 @@ import aiosqlite
 import pytest
 from attrs import evolve
 
-from benchmarks.statements import BESIDE, OF_ONE_MERCHANT, STATEMENTS, fill_sqlite, values_to_fill
-from payasync.clocks import Pace
+from benchmarks.statements import OF_ONE_MERCHANT, STATEMENTS
 from payasync.errors import ConfigurationError, StorageError
-from payasync.journal import Reconciler, Report, transactions
+from payasync.journal import transactions
 from payasync.journal.intents import State, Step
 from payasync.journal.journal import PRUNED_TOGETHER
 from payasync.journal.sqlite_journal import ROWS, SCHEMA, SqliteJournal, shared_statement, sqlite_statement
-from payasync.sandbox import Sandbox
 from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
-from tests.journal.building import LEASE, MERCHANT, SERVICE, Clock, content, draft, move_away, refund
+from tests.journal.building import LEASE, MERCHANT, Clock, content, draft, move_away, refund
 
 
 async def references(path: Path) -> list[str | None]:
@@ -79,66 +74,6 @@ async def test_writes_begun_together_keep_their_own_ids(path: Path, journal: Sql
     assert 4 == len([each for each in results if each.step is Step.WAIT])
     assert {number: intent for number, intent in stored.items() if number != "R5"} == sent
     assert pruned.id < min(each.id for each in stored.values())
-
-
-def commits(path: Path) -> int:
-    """Return how many transactions have changed a file with a rollback journal: SQLite counts them in its header."""
-    return int.from_bytes(path.read_bytes()[24:28])
-
-
-async def test_writes_begun_together_share_a_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many writes that begin or end together wait for the disk once, or twice if one of them came first."""
-    monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (99,))
-    counts: list[int] = []
-    async with SqliteJournal(path) as journal:
-        await journal.list()
-        counts.append(commits(path))
-        async with all_together(path):
-            begun = [asyncio.ensure_future(journal.begin(draft(refund(f"R{each}")), LEASE)) for each in range(64)]
-        held = [each.intent for each in await asyncio.gather(*begun)]
-        counts.append(commits(path))
-        async with all_together(path):
-            reasons = ["half a pair: \ud800", *["refused"] * 63]
-            settled = [
-                asyncio.ensure_future(journal.settle(each, "rejected", reason=reason))
-                for each, reason in zip(held, reasons, strict=True)
-            ]
-        await asyncio.gather(*settled)
-        counts.append(commits(path))
-
-    assert {1, 2} >= {after - before for before, after in pairwise(counts)}
-
-
-BURSTS: Final = """
-import asyncio
-import sys
-
-sys.path.append(sys.argv[2])
-
-from payasync.journal.sqlite_journal import SqliteJournal
-from tests.journal.building import LEASE, draft, refund
-
-
-async def write() -> None:
-    async with SqliteJournal(sys.argv[1]) as journal:
-        for burst in range(0, 2048, 64):
-            numbers = (f"{each * 7919 % 2048}" for each in range(burst, burst + 64))
-            await asyncio.gather(*[journal.begin(draft(refund(each), each), LEASE) for each in numbers])
-
-
-asyncio.run(write())
-"""
-
-
-def test_writes_begun_together_need_no_temporary_file(path: Path, tmp_path: Path) -> None:
-    """A burst of writes makes no temporary file: in a container, only the journal's own folder may be writable."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    os.utime(folder, (0, 0))
-    command = [sys.executable, "-W", "error", "-c", BURSTS, str(path), str(Path(__file__).parents[2])]
-    subprocess.run(command, env={**os.environ, "SQLITE_TMPDIR": str(folder)}, timeout=60, check=True)
-
-    assert 0 == folder.stat().st_mtime
 
 
 async def test_writes_settled_together_end_their_own_claims(path: Path, journal: SqliteJournal, clock: Clock) -> None:
@@ -240,17 +175,6 @@ async def test_connection_to_what_is_not_the_journal_any_more_stores_nothing(
     assert [] == await references(path)
 
 
-async def test_connection_that_was_first_and_whose_file_has_vanished(path: Path, journal: SqliteJournal) -> None:
-    """If the file was moved before the journal's first use, `add` with an older connection raises `StorageError`."""
-    async with SqliteJournal(path) as other:
-        await other.list()
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version").fetchone()
-        move_away(path)
-        with pytest.raises(StorageError, match="No such file"):
-            await journal.add(refund(), merchant=MERCHANT, connection=db)
-
-
 async def test_pruning_much_goes_in_parts(journal: SqliteJournal, clock: Clock) -> None:
     """One call of `prune` deletes all ended intents, even if they are more than one transaction deletes."""
     many = PRUNED_TOGETHER + 1
@@ -282,50 +206,6 @@ async def test_each_statement_finds_its_rows_by_an_index(path: Path, journal: Sq
     sorting = {name for name, plan in plans.items() if any("TEMP B-TREE" in step for step in plan)}
     assert {"MATCHING", "OLDEST", "FIND", "DUE_OF_ALL", "NEXT_DUE_OF_ALL"} == sorting
     assert all("(merchant=? AND <expr>" in plans[name][0] for name in OF_ONE_MERCHANT)
-
-
-async def idle_turn(path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Return the steps of SQLite's machine in one turn of a reconciler that finds nothing due for its merchant."""
-    steps = 0
-
-    def count() -> None:
-        nonlocal steps
-        steps += 1
-
-    def connect(*given: Any, **options: Any) -> sqlite3.Connection:
-        db: sqlite3.Connection = connecting(*given, **options)
-        db.set_progress_handler(count, 1)
-        return db
-
-    async def sleep(seconds: float) -> None:
-        clock.advance(seconds)
-
-    connecting = sqlite3.connect
-    async with Sandbox() as sandbox, SqliteJournal(path) as journal, sandbox.session() as pay:
-        reconciler = Reconciler(pay, journal, pace=Pace(clock=clock, sleep=sleep))
-        with monkeypatch.context() as patched:
-            patched.setattr(sqlite3, "connect", connect)
-            async with aclosing(reconciler.watch()) as reports:
-                await anext(reports)
-                steps = 0
-                report = await anext(reports)
-    assert Report() == report
-    return steps
-
-
-async def test_idle_turn_reads_only_its_merchant(
-    path: Path, journal: SqliteJournal, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An idle turn takes at most twice as many steps beside 10,000 open writes and 1,000 services of others."""
-    await journal.add(refund(), merchant=MERCHANT)
-    alone = await idle_turn(path, clock, monkeypatch)
-    with closing(sqlite3.connect(path)) as db, db:
-        fill_sqlite(db, **values_to_fill(1, BESIDE, "M3"))
-        services = [(f"M{number}", SERVICE) for number in range(1000, 2000)]
-        db.executemany("INSERT INTO payasync_services (merchant, service) VALUES (?, ?)", services)
-    beside = await idle_turn(path, clock, monkeypatch)
-
-    assert alone <= beside <= 2 * alone
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import weakref
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from typing import Any, Final
 
 import pytest
@@ -141,26 +141,6 @@ async def test_waiter_goes_on_immediately(deadlines: Deadlines, clock: StandingT
     assert ["stored", "its own", True] == seen
 
 
-async def test_two_waiters(deadlines: Deadlines, clock: StandingTime) -> None:
-    """Two tasks may wait for one result, and a callback that is added after the end is called."""
-    pending = PendingResult(asyncio.get_running_loop()).within(deadlines, clock.now + 1)
-    seen = list[object]()
-
-    async def wait() -> object:
-        return await pending
-
-    waiting = [asyncio.ensure_future(wait()) for _ in range(2)]
-    await turns(1)
-    asyncio.get_running_loop().call_soon(pending.deliver, "stored")
-    ended = await asyncio.wait_for(asyncio.gather(*waiting), 15)
-    pending.add_done_callback(seen.append, context=copy_context())
-    pending.expire()
-    await turns(1)
-
-    assert ["stored", "stored"] == ended
-    assert [pending] == seen
-
-
 async def test_result_that_nobody_wants() -> None:
     """If a waiter with no deadline is cancelled, its result is dropped."""
     pending = PendingResult(asyncio.get_running_loop())
@@ -172,19 +152,3 @@ async def test_result_that_nobody_wants() -> None:
 
     assert pending.abandoned
     assert pending.cancelled()
-
-
-@pytest.mark.parametrize("result", ["stored", ValueError("not stored"), asyncio.CancelledError()])
-async def test_result_of_a_coroutine(result: str | BaseException) -> None:
-    """What a coroutine returns or raises is the result; if it is cancelled, so is its waiter."""
-
-    async def work() -> object:
-        if isinstance(result, BaseException):
-            raise result
-        return result
-
-    pending = PendingResult.of(work())
-    ended = await awaited(pending)
-
-    assert (type(result), str(result)) == (type(ended), str(ended))
-    assert pending is PendingResult.of(pending)

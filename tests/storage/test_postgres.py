@@ -90,13 +90,6 @@ def connections(dsn: str, name: str, expected: int = 0) -> int:
     return next((each for each in counts if each == expected), -1)
 
 
-async def test_what_was_done_is_there(notebook: Database, postgres_dsn: str) -> None:
-    """When a call returns, other connections see what it wrote."""
-    await notebook.run(note("a"))
-
-    assert [("a",)] == elsewhere(postgres_dsn, "SELECT text FROM notes")
-
-
 async def test_error_leaves_nothing(notebook: Database) -> None:
     """If the function raises, nothing of it is written, and its error is raised unchanged."""
 
@@ -546,26 +539,6 @@ async def test_tables_are_made_once(postgres_dsn: str) -> None:
     found = await asyncio.gather(*(versions(postgres_dsn) for _ in range(8)))
 
     assert [[("notebook", 1)]] * 8 == found
-
-
-async def test_several_schemas_share_a_database(postgres_dsn: str) -> None:
-    """A journal and an inbox can share a database; each has versions of its own."""
-    diary = Schema(name="diary", migrations=("CREATE TABLE days ();", "CREATE TABLE nights ();"))
-    await versions(postgres_dsn)
-
-    assert [("diary", 1), ("diary", 2), ("notebook", 1)] == await versions(postgres_dsn, diary)
-
-
-async def test_older_tables_are_brought_up_to_date(postgres_dsn: str) -> None:
-    """A newer payasync migrates the tables and their data. An older one then refuses the database."""
-    await versions(postgres_dsn)
-    elsewhere(postgres_dsn, "INSERT INTO notes VALUES ('kept')")
-    later = Schema(name="notebook", migrations=(NOTES, "ALTER TABLE notes ADD COLUMN more text DEFAULT 'x';"))
-    await versions(postgres_dsn, later)
-    with pytest.raises(ConfigurationError, match=r"for the notebook: a newer payasync made it \(schema 2, here 1\)"):
-        await versions(postgres_dsn)
-
-    assert [("kept", "x")] == elsewhere(postgres_dsn, "SELECT text, more FROM notes")
 
 
 async def test_step_that_fails_leaves_nothing(postgres_dsn: str) -> None:

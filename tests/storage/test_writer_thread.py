@@ -30,31 +30,12 @@ def threads_named(name: str) -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name == name]
 
 
-def test_functions_run_in_their_order(name: str) -> None:
-    """Functions run one after the other, in one thread."""
-    writer, ran, ended = WriterThread(name), list[tuple[int, threading.Thread]](), threading.Event()
-
-    def note(number: int) -> None:
-        ran.append((number, threading.current_thread()))
-
-    for number in range(100):
-        writer.submit(partial(note, number))
-    writer.submit(ended.set)
-    assert ended.wait(SECONDS)
-
-    assert list(range(100)) == [number for number, _ in ran]
-    assert {*threads_named(name)} == {thread for _, thread in ran}
-
-
-@pytest.mark.parametrize("how", ["close", "forget"])
-def test_thread_ends_with_its_user(how: str, name: str) -> None:
-    """The thread ends when it is closed, or when nobody refers to it, and first runs what it was given."""
+def test_thread_ends_with_its_user(name: str) -> None:
+    """The thread ends when nobody refers to it, and first runs what it was given."""
     writer, go, ran = WriterThread(name), threading.Event(), list[str]()
     writer.submit(partial(go.wait, SECONDS))
     writer.submit(partial(ran.append, "given before"))
     (thread,) = threads_named(name)
-    if how == "close":
-        writer.close()
     del writer
     gc.collect()
     go.set()
@@ -73,20 +54,6 @@ def test_failure_does_not_end_the_thread(name: str, monkeypatch: pytest.MonkeyPa
 
     assert ended.wait(SECONDS)
     assert [KeyboardInterrupt] == reported
-
-
-def test_function_after_the_end_runs_last(name: str) -> None:
-    """A function that comes too late runs in the thread that brings it, after all earlier ones."""
-    writer, go, ran = WriterThread(name), threading.Event(), list[str]()
-    writer.submit(partial(go.wait, SECONDS))
-    writer.submit(lambda: ran.append(threading.current_thread().name))
-    writer.close()
-    late = threading.Thread(target=writer.submit, args=(lambda: ran.append(threading.current_thread().name),))
-    late.start()
-    go.set()
-    late.join(SECONDS)
-
-    assert [name, late.name] == ran
 
 
 def test_function_without_a_thread_runs_immediately(name: str) -> None:
