@@ -1,7 +1,8 @@
 """What one process of the run does, under which strategy, and when it dies."""
 
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Literal, Self
 
@@ -82,6 +83,19 @@ def arm(sandbox: Sandbox, kinds: Sequence[tuple[str, Mapping[str, Any]]], share:
         armed.append(sandbox.faults.arm(kind, "*", probability=each / left, seed=number, **options))
         left -= each
     return armed
+
+
+async def do_together(work: Callable[[int], Awaitable[object]], operations: Iterable[int]) -> None:
+    """Do operations, a few at a time."""
+    todo = iter(operations)
+
+    async def some() -> None:
+        for operation in todo:
+            await work(operation)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(AT_ONCE):
+            group.create_task(some())
 
 
 def deaths(kills: int, operations: int, workers: int, chance: Random) -> list[dict[str, Any]]:

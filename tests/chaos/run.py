@@ -85,6 +85,16 @@ async def run(strategy: Strategy, scale: Scale, dsn: str = "") -> Result:
                 sandbox.faults.clear()
 
 
+def was_done(sandbox: Sandbox, number: str) -> bool:
+    """Return whether the service has made a refund, or an order."""
+    ledger = sandbox.ledger
+    try:
+        (ledger.order_state if number.startswith("P") else ledger.refund_state)(number)
+    except InvalidArgumentError:
+        return False
+    return True
+
+
 class Course:
     """One run of one strategy."""
 
@@ -143,13 +153,14 @@ class Course:
 
     async def _result(self, faults: int) -> Result:
         steps = [step for trace in self._traces.iterdir() for step in lines(trace)]
+        sent = {number for moment, number in steps if moment == "leaving"}
         ledger = self._sandbox.ledger
         codes = Counter(str(each.code) for each in ledger.calls())
         return Result(
             strategy=self._whole.strategy,
             operations=self._scale.operations,
             ended={operation_of(number) for moment, number in steps if moment == ENDED},
-            done={operation_of(number) for moment, number in steps if moment == "leaving" and self._was_done(number)},
+            done={operation_of(number) for number in sent if was_done(self._sandbox, number)},
             effects=ledger.refunds() + ledger.orders() - 1,
             states=await self._states(),
             nonces=codes["SBX_NONCE_USED"],
@@ -157,14 +168,6 @@ class Course:
             faults=faults,
             kills=self._kills,
         )
-
-    def _was_done(self, number: str) -> bool:
-        ledger = self._sandbox.ledger
-        try:
-            (ledger.order_state if number.startswith("P") else ledger.refund_state)(number)
-        except InvalidArgumentError:
-            return False
-        return True
 
     async def _states(self) -> dict[int, str]:
         if self._whole.strategy not in JOURNALS:

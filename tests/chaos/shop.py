@@ -9,7 +9,7 @@ import json
 import logging
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from itertools import count, pairwise
 from pathlib import Path
@@ -25,9 +25,8 @@ from payasync.notifications import Notification, Receiver, SqliteInbox
 from tests.chaos.errands import PATIENCE, PATIENT, TIMES, Errands, reconciling
 from tests.chaos.gauges import Before, Leaks, measured
 from tests.chaos.growth import Soak
+from tests.chaos.plan import do_together
 
-AT_ONCE: Final = 16
-"""So many errands are under way."""
 CLUMSY: Final = 20
 """One in so many attempts to handle a notification fails."""
 
@@ -64,19 +63,6 @@ async def serving(receiver: Receiver) -> AsyncGenerator[str]:
         await runner.cleanup()
 
 
-async def run_all(errands: Errands, operations: Iterable[int]) -> None:
-    """Do some of the errands, a few at a time."""
-    todo = iter(operations)
-
-    async def some() -> None:
-        for operation in todo:
-            await errands.run(operation)
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(AT_ONCE):
-            group.create_task(some())
-
-
 def say(**words: object) -> None:
     """Tell whoever started this."""
     print(json.dumps(words), flush=True)  # noqa: T201 - it reads that
@@ -98,7 +84,7 @@ async def main(soak: Soak, folder: Path) -> None:
         for number, (first, end) in enumerate(pairwise(ends)):
             if number == soak.samples // 2:
                 before = Before()
-            await run_all(errands, range(first, end))
+            await do_together(errands.run, range(first, end))
             async with standstill:
                 await receiver.settle()
                 say(sample=measured(end))

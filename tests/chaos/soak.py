@@ -14,9 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from attrs import asdict, evolve
-from rich.box import SIMPLE
 from rich.console import Console
-from rich.table import Table
 
 from payasync.cli.sandbox import environment_of
 from payasync.sandbox import Sandbox
@@ -127,17 +125,7 @@ def soaked(soak: Soak, console: Console) -> list[str]:
         end = asyncio.run(run(soak))
     except (TimeoutError, RuntimeError) as error:
         return [str(error) or f"it took more than {soak.seconds:.0f} s"]
-    console.print(table(end))
-    console.print({"done": dict(end.done), "faults": dict(end.faults), "more at the end": end.more})
+    console.print(
+        {"growths": end.growths(), "done": dict(end.done), "faults": dict(end.faults), "more at the end": end.more}
+    )
     return overlooked(leaking) + end.flaws()
-
-
-def table(end: Soaked) -> Table:
-    """Return the samples at the quarters, and the growth."""
-    quarters = [end.samples[len(end.samples) * each // 4 - 1] for each in range(1, 5)]
-    columns: dict[str, Mapping[str, float]] = {f"after {each['operations']:,}": each for each in quarters}
-    columns |= {"growth": end.growths(), "allowed": BOUNDS}
-    shown = Table("", *columns, box=SIMPLE, padding=0, title="What the process holds", title_justify="left")
-    for gauge in BOUNDS:
-        shown.add_row(gauge, *(f"{values[gauge]:,.0f}" for values in columns.values()))
-    return shown

@@ -8,7 +8,7 @@ import logging
 import secrets
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,7 @@ from payasync.journal import Journal, PostgresJournal, Reconciler, SqliteJournal
 from payasync.journal.intents import State
 from tests.chaos.errands import ORDER, PAID, PATIENCE, PAUSE, reconciling
 from tests.chaos.killing import Trace, lines
-from tests.chaos.plan import AT_ONCE, ENDED, Life, Strategy, clocks_ahead
+from tests.chaos.plan import ENDED, Life, Strategy, clocks_ahead, do_together
 from tests.chaos.verdict import name_of, operation_of
 
 TRIES: Final = 20
@@ -83,7 +83,6 @@ def around(trace: Trace) -> Callable[[Call, Send], Awaitable[Reply]]:
 
     async def layer(call: Call, send: Send) -> Reply:
         if call.read:
-            trace.mark("inquiring", call.reference)
             return await send(call)
         trace.mark("leaving", call.reference)
         try:
@@ -112,19 +111,15 @@ def left(life: Life) -> list[int]:
 
 async def do_all(share: list[int], merchant: Merchant, trace: Trace) -> list[int]:
     """Do a share, a few operations at a time; return what is not done then."""
-    todo: Iterator[int] = iter(share)
     still: list[int] = []
 
-    async def some() -> None:
-        for operation in todo:
-            if await merchant.do(operation):
-                trace.mark(ENDED, name_of(operation))
-            else:
-                still.append(operation)
+    async def do(operation: int) -> None:
+        if await merchant.do(operation):
+            trace.mark(ENDED, name_of(operation))
+        else:
+            still.append(operation)
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(AT_ONCE):
-            group.create_task(some())
+    await do_together(do, share)
     return still
 
 

@@ -4,8 +4,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from payasync.clocks import Clocks
 from payasync.journal import Journal
 from payasync.journal.drafts import draft_from_request, keep_all_but_customer
@@ -17,8 +15,6 @@ from payasync.wire.request import Request
 START: Final = datetime(2027, 1, 1, tzinfo=UTC)
 BOOTED: Final = START - timedelta(days=10)
 """When the machine of a `Clock` was started."""
-both_stores = pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
-"""Daily: a test of what each journal must do itself."""
 LEASE: Final = 60.0
 """Seconds."""
 MERCHANT: Final = "M1"
@@ -90,18 +86,6 @@ async def only(journal: Journal) -> Intent:
 def content(path: Path) -> bytes | None:
     """Return the bytes of a file; `None` if it does not exist."""
     return path.read_bytes() if path.exists() else None
-
-
-def overwrite(path: Path, damage: bytes, start: int = 0) -> None:
-    """Write over a file, from some byte on."""
-    with path.open("r+b" if path.exists() else "wb") as file:
-        file.seek(start)
-        file.write(damage)
-
-
-def empty(path: Path) -> None:
-    """Truncate a file to nothing."""
-    path.write_bytes(b"")
 
 
 def move_away(path: Path) -> None:

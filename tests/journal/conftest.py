@@ -7,6 +7,9 @@ from payasync.clocks import Clocks, use_clocks
 from payasync.journal import Journal, PostgresJournal, SqliteJournal
 from tests.journal.building import Clock
 
+both_stores = pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+"""Daily: a test of what each journal must do itself."""
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

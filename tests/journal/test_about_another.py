@@ -1,6 +1,5 @@
 """The journal ignores a genuine response about another refund, and waits for a response about its own."""
 
-import json
 from typing import Any, Final
 
 import pytest
@@ -10,8 +9,8 @@ from payasync import OutcomeUnknownError, PayasyncError, Profile
 from payasync.clocks import Pace
 from payasync.journal import Journal, Reconciler, Result
 from payasync.journal.intents import State
-from tests.foreign.recorder import Answer, Recorder, answer
-from tests.journal.building import MERCHANT, PAYMENT, Clock
+from tests.foreign.recorder import Answer
+from tests.journal.building import MERCHANT, Clock
 from tests.journal.service import BROKEN, DAY, LOST, QUARANTINE, QUICK, REFUND, SAYS, said, serving
 from tests.matrix.cells import session
 
@@ -87,27 +86,6 @@ async def test_run_says_whether_it_got_a_usable_response(
         await Reconciler(service.pay, store, pace=Pace(clock=clock)).run_once(found.append)
 
     assert [expected] == [(each.end, each.answered) for each in found]
-
-
-def payment(number: str, state: str, amount: int = 1000) -> Answer:
-    """Return a response about a payment."""
-    told = {"code": "SBX_OK", "paymentId": number, "amount": amount, "status": f"SBX_{state}"}
-    return answer(200, json.dumps(told).encode())
-
-
-@pytest.mark.parametrize("another", [payment("P9", "PAID"), payment("P1", "PAID", 1)], ids=["number", "amount"])
-async def test_accepted_payment(store: Journal, clock: Clock, another: Answer) -> None:
-    """The reconciler queries a payment by the service's number, and ignores a response about another payment."""
-    says, states = {"/v1/payments": payment("P1", "PENDING")}, list[str]()
-    with Recorder(by_path=says) as recorder:
-        async with session(recorder, SAYS, journal=store, retry=QUICK) as pay:
-            await pay.send(PAYMENT)
-            for says["/payment/status"] in (another, payment("P1", "PAID")):
-                clock.advance(HOUR)
-                await Reconciler(pay, store, pace=Pace(clock=clock)).run_once()
-                states += [each.state for each in await store.list()]
-
-    assert ["accepted", "succeeded"] == states
 
 
 def priced(currency: str) -> Profile:

@@ -25,6 +25,11 @@ CUSTOMER: Final = {
     "address": {"street": "12 Canary Row"},
     "phone": 49151123456,
 }
+STATES: Final = [
+    *("payments.create accepted", "orders.place accepted", "orders.close succeeded", "refunds.create succeeded"),
+    *("subscriptions.create succeeded", "subscriptions.update succeeded", "subscriptions.update rejected"),
+    "subscriptions.cancel unknown",
+]
 DETAILS: Final = ("canary-mail", "Canary Name", "Canary Row", "49151123456")
 
 
@@ -41,7 +46,7 @@ def secrets_of(credentials: Credentials) -> list[str]:
 
 
 async def all_writes(pay: Any) -> None:
-    """Do every kind of write that a journal records; two of them fail."""
+    """Do every kind of write that a journal records, and a read; two of the writes fail."""
     await pay.payments.create(amount=1, currency="USD", description="canary-word")
     await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T2", extra={"email": CUSTOMER["email"]})
     await pay.orders.close("T2")
@@ -53,6 +58,7 @@ async def all_writes(pay: Any) -> None:
         refund_desc="canary-word",
         notify_url="https://shop.example/?token=canary-address",
     )
+    await pay.refunds.status("R1")
     made = await pay.subscriptions.create(
         frequency="monthly", amount=900, start_date=date(2999, 1, 1), customer=CUSTOMER
     )
@@ -64,7 +70,10 @@ async def all_writes(pay: Any) -> None:
 
 
 async def test_file_holds_no_secret(journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After writes of all kinds, no file of the journal contains a key, a nonce, a signature or customer details."""
+    """After writes of all kinds, no file of the journal contains a key, a nonce, a signature or customer details.
+
+    The journal records each write with its state, and no read.
+    """
     nonces, signatures = list[str](), list[str]()
     prepared = SortedPairs.signer
 
@@ -87,7 +96,7 @@ async def test_file_holds_no_secret(journal: SqliteJournal, path: Path, monkeypa
             keys = secrets_of(sandbox.credentials)
     found = written(path.parent)
 
-    assert 8 == len(await journal.list())
+    assert STATES == [f"{each.operation} {each.state}" for each in await journal.list()]
     assert keys
     assert nonces
     assert signatures

@@ -17,7 +17,8 @@ from payasync.clocks import Pace
 from payasync.journal import Journal, Outcome, Reconciler, Report, SqliteJournal
 from payasync.journal.intents import Step
 from payasync.sandbox import Sandbox
-from tests.journal.building import LEASE, Clock, both_stores, draft, only, refund
+from tests.journal.building import LEASE, Clock, draft, only, refund
+from tests.journal.conftest import both_stores
 
 Damage = Callable[..., Callable[[], object]]
 

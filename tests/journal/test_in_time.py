@@ -13,7 +13,8 @@ from payasync.clocks import Pace
 from payasync.journal import Journal, Reconciler
 from payasync.profile.schema import Idempotency
 from tests.foreign.recorder import Answer, Recorder, answer
-from tests.journal.building import Clock, both_stores
+from tests.journal.building import Clock
+from tests.journal.conftest import both_stores
 from tests.journal.service import (
     ABSENT,
     CLOSE,
@@ -102,21 +103,6 @@ async def test_send_without_effect_is_not_counted(store: Journal, clock: Clock, 
 
     assert ("rejected", 2, 1) == (ended.state, ended.attempts, ended.sends)
     assert "the refund's state is failed" == ended.reason
-
-
-@pytest.mark.parametrize(
-    ("age", "query", "state"), [(0, ABSENT, "rejected"), (60, ABSENT, "unknown"), (70, FAILED, "unknown")]
-)
-async def test_cached_response_is_of_an_earlier_moment(
-    store: Journal, clock: Clock, age: int, query: Answer, state: str
-) -> None:
-    """The age of "not found" out of a cache delays the end of the quarantine. "Failed" counts only after the send."""
-    async with serving(store, clock, LOST) as service:
-        await service.called()
-        service.say(query=replace(query, raw=query.raw.replace(b"\r\n", b"\r\nAge: %d\r\n" % age, 1)))
-        found = await service.reconciled(QUARANTINE + 5)
-
-    assert (state, age > 0) == (found.state, f"from a cache, {age} s old" in found.reason)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from payasync.errors import (
 )
 from payasync.evidence.claims import STATE_CLAIMS
 from payasync.journal.intents import (
+    TRANSITIONS,
     Draft,
     State,
     Step,
@@ -50,11 +51,8 @@ TELLING: Final = evolve(
 
 PAID: Final = {
     "pending": "accepted",
-    "paid": "succeeded",
-    "refunded": "succeeded",
-    "closed": "rejected",
-    "expired": "rejected",
-    "failed": "rejected",
+    **dict.fromkeys(("paid", "refunded"), "succeeded"),
+    **dict.fromkeys(("closed", "expired", "failed"), "rejected"),
 }
 
 
@@ -99,6 +97,23 @@ def test_success_is_the_end_where_no_query_tells_more() -> None:
     ]
 
     assert {("succeeded", "")} == {*ends}
+
+
+DESIGN: Final[dict[str, str]] = {
+    "new": "sending succeeded rejected manual",
+    "sending": "new accepted succeeded rejected unknown manual",
+    "unknown": "accepted succeeded rejected sending manual",
+    "accepted": "succeeded rejected manual",
+    "rejected": "sending new manual",
+    "manual": "succeeded rejected",
+    "succeeded": "rejected",
+}
+"""Section 3 of the design: `NEW → SENDING → ACCEPTED | SUCCEEDED | REJECTED | UNKNOWN | MANUAL`, and so on."""
+
+
+def test_transitions_are_the_designs() -> None:
+    """`TRANSITIONS` has exactly the state changes of the design's table."""
+    assert {state: set(after.split()) for state, after in DESIGN.items()} == TRANSITIONS
 
 
 def test_every_state_of_ours_is_judged() -> None:

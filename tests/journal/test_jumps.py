@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import Any, Final
 
 import pytest
@@ -18,8 +17,7 @@ from payasync.journal import Reconciler, Report, SqliteJournal
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.wire.call import Call, Reply, Send
-from tests.journal.building import LEASE, START, Clock, draft, refund
-from tests.journal.service import CLOSE, LOST, PLACE, Service, order, said, serving
+from tests.journal.building import LEASE, START, draft, refund
 
 QUARANTINE: Final = 60.0
 HOUR: Final = 3600.0
@@ -109,20 +107,6 @@ async def test_clock_ends_the_lease_of_who_is_sending(machine: Machine, path: Pa
     assert [Report(waiting=1), Report(waiting=1), Report(sent=1)] == reports
 
 
-async def test_clock_ends_no_quarantine_of_an_accepted_repeat(machine: Machine, journal: SqliteJournal) -> None:
-    """If the wall clock jumps after a repeat was accepted, an old "failed" still counts only after the quarantine."""
-    states = list[str]()
-    async with serving(journal, Clock(), said("PROCESSING"), said("REFUND_FAILED")) as service:
-        for jump, seconds in ((0.0, 0.0), (HOUR, 0.0), (2 * HOUR, QUARANTINE - 1), (3 * HOUR, 1.0)):
-            if jump <= HOUR:
-                await service.called()
-            machine.boot += seconds
-            await machine.reconcile(service.pay, journal, jump + 1)
-            states.append((await service.kept()).state)
-
-    assert ["rejected", "accepted", "accepted", "rejected"] == states
-
-
 async def test_another_machine(machine: Machine, pay: Session, journal: SqliteJournal) -> None:
     """If the stored tick is another machine's, or from before a restart, the wall clock measures the quarantine."""
     machine.identity = "b"
@@ -180,37 +164,3 @@ def test_clock_that_counts_while_the_machine_is_suspended(monkeypatch: pytest.Mo
         (boot if has_one else time.monotonic, lambda: float(boot_tick().split(" ")[1])),
     ):
         assert sorted(times := [clock(), found(), clock()]) == times
-
-
-@pytest.fixture
-async def ended(machine: Machine, journal: SqliteJournal) -> AsyncIterator[Service]:
-    """An order that ended, so that it may be placed again."""
-    async with serving(journal, Clock(), order("PENDING"), order("CLOSED"), close=order("CLOSED")) as orders:
-        await orders.called(PLACE)
-        machine.boot += 1
-        await journal.told("orders.place", "T1", "closed", {}, merchant="M1")
-        yield orders
-
-
-async def test_jump_ends_no_quarantine_of_a_close(machine: Machine, ended: Service) -> None:
-    """If the wall clock jumps forward after a second place was lost, "closed" may still be of the first order."""
-    ended.say(LOST)
-    await ended.called(PLACE)
-    machine.boot += 2
-    machine.wall += HOUR
-
-    assert isinstance(await ended.called(CLOSE), OutcomeUnknownError)
-
-
-async def test_clock_that_is_set_back_hides_no_late_place(machine: Machine, ended: Service) -> None:
-    """If the wall clock is set back while a second place and a close are in flight, the close is in doubt, too."""
-    placed, closed = Event(), Event()
-    ended.say(order("PENDING", placed), close=order("CLOSED", closed))
-    placing, closing = await ended.begun(PLACE), await ended.begun(CLOSE)
-    machine.boot += 1
-    machine.wall -= HOUR
-    placed.set()
-    await placing
-    closed.set()
-
-    assert isinstance(await closing, OutcomeUnknownError)

@@ -13,12 +13,12 @@ from attrs import evolve
 
 from payasync import OutcomeUnknownError, RetryPolicy
 from payasync.clocks import Pace, use_clocks, wall_time
-from payasync.errors import InvalidArgumentError
 from payasync.journal import Journal, PostgresJournal, Reconciler, SqliteJournal
 from payasync.sandbox import Sandbox
 from tests.chaos.forked import Forked
 from tests.chaos.killing import lines
 from tests.chaos.plan import Life, Strategy, clocks_ahead
+from tests.chaos.run import was_done
 from tests.cli.sandbox_process import environment
 from tests.journal.building import LEASE, refund
 from tests.postgres import postgres
@@ -94,20 +94,11 @@ async def states(life: Life) -> dict[str | None, str]:
         return {each.reference: each.state for each in await journal.list(limit=LONG)}
 
 
-def done(sandbox: Sandbox, number: str) -> bool:
-    """Return whether the service has made a refund."""
-    try:
-        sandbox.ledger.refund_state(number)
-    except InvalidArgumentError:
-        return False
-    return True
-
-
 async def test_sender_is_killed(sandbox: Sandbox, life: Life) -> None:
     """If a sender is killed after its send, the journal knows what may have been done, and no write is done twice."""
     with started(sandbox, "refund", evolve(life, fatal="answered", nth=2), *NUMBERS) as first:
         died = await ended(first)
-    found, by_then = await states(life), [done(sandbox, number) for number in NUMBERS]
+    found, by_then = await states(life), [was_done(sandbox, number) for number in NUMBERS]
     with started(sandbox, "refund", evolve(life, life=1), *NUMBERS) as second:
         again = await ended(second)
     async with opened(life, LATER) as journal:
@@ -117,7 +108,7 @@ async def test_sender_is_killed(sandbox: Sandbox, life: Life) -> None:
     assert {"R1": "succeeded", "R2": "sending"} == found
     assert [True, True, False] == by_then
     assert (0, ["R1 done 0", "R2 OutcomeUnknownError", "R3 done 1"]) == again
-    assert [True, True, True] == [done(sandbox, number) for number in NUMBERS]
+    assert [True, True, True] == [was_done(sandbox, number) for number in NUMBERS]
     assert [("R2", "unknown")] == asked
 
 
@@ -159,7 +150,7 @@ async def test_postgres_is_restarted(sandbox: Sandbox, tmp_path: Path, stop: str
             told += await asyncio.to_thread(process.stdout.readlines)
         found = await states(life)
     ends = dict(line.split(maxsplit=1) for line in told)
-    made = {number for number in numbers if done(sandbox, number)}
+    made = {number for number in numbers if was_done(sandbox, number)}
 
     assert set(numbers) == ends.keys()
     assert {"done 1\n", "StorageError\n"} == set(ends.values())

@@ -99,15 +99,6 @@ async def test_nothing_is_sent_that_cannot_be_stored(journal: SqliteJournal) -> 
     )
 
 
-async def test_journal_has_no_longer_than_the_call(journal: SqliteJournal) -> None:
-    """If the journal takes longer than the call's timeout, the call raises `NotSentTimeoutError` and sends nothing."""
-    leads, over = way(), asyncio.get_running_loop().time() - 1
-    with pytest.raises(NotSentTimeoutError, match="the journal took longer than the call had") as caught:
-        await sent(journal, leads, deadline=over)
-
-    assert ([], "refunds.create", "R1") == (leads.calls, caught.value.operation, caught.value.reference)
-
-
 @pytest.mark.parametrize("end", [reply({"state": "DONE"}), ServiceError("no"), UNKNOWN])
 async def test_result_that_cannot_be_stored_stops_nobody(
     journal: SqliteJournal, path: Path, caplog: pytest.LogCaptureFixture, end: Any
@@ -353,15 +344,9 @@ async def test_queued_that_was_not_done_waits_for_a_worker(
     assert ("succeeded", 2) == (after.state, after.attempts)
 
 
-@pytest.mark.parametrize(
-    ("number", "merchant", "rule"),
-    [
-        (7, MERCHANT, "the number of an intent"),
-        (1, "M2", "the number of an intent of merchant 'M2'; 1 is of 'M1'"),
-    ],
-)
-async def test_queued_is_ones_own(journal: SqliteJournal, number: int, merchant: str, rule: str) -> None:
+async def test_queued_is_ones_own(journal: SqliteJournal) -> None:
     """A worker can send only an intent that exists and belongs to its own merchant."""
     await journal.add(refund(), merchant=MERCHANT)
-    with pytest.raises(InvalidArgumentError, match=f"intent_id must be {rule}"):
-        await journal.recorder.queued(number, merchant)
+    for number, merchant, more in ((7, MERCHANT, ""), (1, "M2", " of merchant 'M2'; 1 is of 'M1'")):
+        with pytest.raises(InvalidArgumentError, match=f"intent_id must be the number of an intent{more}"):
+            await journal.recorder.queued(number, merchant)

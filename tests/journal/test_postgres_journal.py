@@ -3,24 +3,14 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from itertools import product
 from typing import Any, Final
 
 import psycopg
 import pytest
 from attrs import evolve
 
-from benchmarks.statements import (
-    BESIDE,
-    CASES,
-    KINDS,
-    OF_ONE_MERCHANT,
-    READING,
-    STOPPING,
-    fill_postgres,
-    of_postgres,
-    values_for,
-    values_to_fill,
-)
+from benchmarks import statements as listed
 from payasync.credentials import Hidden, Secret
 from payasync.errors import ConfigurationError, IntentConflictError, StorageError
 from payasync.journal import PostgresJournal, transactions
@@ -242,50 +232,33 @@ async def blocked(dsn: str) -> None:
             await connection.execute("SELECT pg_sleep(0.01)")
 
 
-async def plans(connection: "psycopg.AsyncConnection[Any]") -> dict[str, Plan]:
-    """Return PostgreSQL's query plan of each statement that looks for rows, and may not stop at any of them."""
-    cases = {case: CASES[case] for case in CASES.keys() - READING - STOPPING - {"ADD"}}
-    return {
-        case: await plan(connection, of_postgres(name), values_for(name, KINDS) | values | {"limit": 10})
-        for case, (name, values) in cases.items()
+async def test_size_and_other_merchants_cost_nothing(journal: PostgresJournal, postgres_dsn: str) -> None:
+    """With 10,000 intents, no statement that finds rows costs much more than with 1,000.
+
+    What a turn for a merchant with few writes executes reads no more beside 10,000 open writes of another.
+    """
+    cases: dict[Any, Any] = {
+        case: listed.CASES[case] for case in listed.CASES.keys() - listed.READING - listed.STOPPING - {"ADD"}
     }
-
-
-@pytest.mark.long
-async def test_size_costs_nothing(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """With 50,000 intents, no statement's query plan costs much more than with 1,000."""
-    await journal.next_due()
-    found = list[dict[str, Plan]]()
-    async with await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as connection:
-        for first, last in ((1, 1000), (1001, 50_000)):
-            await fill_postgres(connection, **values_to_fill(first, last))
-            found.append(await plans(connection))
-
-    assert {} == dearer(*found)
-
-
-async def test_idle_turn_reads_only_its_merchant(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """What a turn for a merchant with few writes executes reads no more beside 10,000 open writes of another."""
-    cases: dict[str, tuple[str, dict[str, Any]]] = {
-        f"{name} of {merchant}": (name, {"merchant": merchant, "limit": 10})
-        for name in OF_ONE_MERCHANT
-        for merchant in ("M1", "M2")
-    }
+    pairs = product(listed.OF_ONE_MERCHANT, ("M1", "M2"))
+    mine: dict[Any, Any] = {(name, merchant): (name, {"merchant": merchant}) for name, merchant in pairs}
     # The regular task of procrastinate lists these. Merchant M2 has none.
-    cases["new ones"] = "LIST_OF_STATE", {"merchant": "M2", "state": "new", "limit": 100}
+    mine["new ones", "M2"] = "LIST_OF_STATE", {"merchant": "M2", "state": "new", "limit": 100}
     await journal.next_due()
-    found = list[dict[str, Plan]]()
+    filled = [(1, 1000, "M1"), (1001, listed.BESIDE, "M1"), (1, listed.BESIDE, "M3")]
+    found = list[dict[Any, Plan]]()
     async with await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as connection:
-        for values in (values_to_fill(1, 1000), values_to_fill(1, BESIDE, "M3")):
-            await fill_postgres(connection, **values)
-            found.append(
-                {
-                    case: await plan(connection, of_postgres(name), values_for(name, KINDS) | given)
-                    for case, (name, given) in cases.items()
-                }
-            )
+        for values in filled:
+            await listed.fill_postgres(connection, **listed.values_to_fill(*values))
+            plans = dict[Any, Plan]()
+            for case, (name, given) in (cases | mine).items():
+                known = listed.values_for(name, listed.KINDS) | {"limit": 10} | given
+                plans[case] = await plan(connection, listed.of_postgres(name), known)
+            found.append(plans)
+    few, many, beside = found
 
-    assert {} == dearer(*found)
+    assert {} == dearer(few, many)
+    assert not mine.keys() & dearer(few, beside).keys()
 
 
 async def test_zero_in_a_text_is_no_obstacle(postgres_dsn: str) -> None:

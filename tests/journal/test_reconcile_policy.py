@@ -22,18 +22,16 @@ from payasync.errors import (
     StorageError,
 )
 from payasync.evidence.claims import Claim
-from payasync.journal import Outcome, Patience, Report, Result
+from payasync.journal import Outcome, Patience
 from payasync.journal.intents import END_STATES, TRANSITIONS, Intent, State
 from payasync.journal.reconcile_policy import (
     Decision,
-    End,
     QueryResult,
     classify_error,
     classify_response,
     decide,
     is_due,
     names_of,
-    needs_person,
     query_for,
     resolve_objection,
 )
@@ -42,7 +40,7 @@ from payasync.profile.schema import AnswerShape, States
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
-from payasync.wire.response import OrderResponse, RefundResponse, Response
+from payasync.wire.response import RefundResponse, Response
 from tests.building import ENVELOPE, STATES, call_for, reply
 from tests.building import PROFILE as REQUESTS
 from tests.journal.building import START, kept, unknown
@@ -126,34 +124,6 @@ def test_response_that_holds_nothing() -> None:
         found = classify_response(unknown(state=state, request=ASKED_FOR), response, PROFILE)
 
         assert (Claim.UNCLEAR, "the service says nothing about the refund") == (found.claim, found.reason)
-
-
-MEANINGLESS: Final = ", and the profile does not say what its state means"
-
-
-@pytest.mark.parametrize(
-    ("operation", "value", "claim", "state", "reason"),
-    [
-        ("refunds.create", "DONE", Claim.DONE, "succeeded", "the refund's state is succeeded"),
-        ("refunds.create", "ODD", Claim.UNCLEAR, None, f"the service knows the refund{MEANINGLESS}"),
-        ("orders.place", "SUCCESS", Claim.DONE, "succeeded", "the order's state is paid"),
-        ("orders.place", 3, Claim.ENDED, "rejected", "the order's state is closed"),
-        ("orders.place", "WAIT", Claim.UNDER_WAY, "accepted", "the order's state is pending"),
-        ("orders.close", 3, Claim.DONE, "succeeded", "the order's state is closed"),
-        ("orders.close", 2, Claim.REFUSED, "rejected", "the order's state is paid"),
-        ("orders.close", "WAIT", Claim.ABSENT, None, "the order's state is pending"),
-        ("orders.close", "ODD", Claim.UNCLEAR, None, f"the service knows the order{MEANINGLESS}"),
-    ],
-)
-def test_what_a_state_says_of_a_write(
-    operation: str, value: object, claim: Claim, state: State | None, reason: str
-) -> None:
-    """If a thing exists, the write made it. If an order is still pending, the write did not close it."""
-    profile = evolve(PROFILE, states=evolve(STATES, order={**STATES.order, "pending": ("WAIT",)}))
-    response = answered(RefundResponse if operation == "refunds.create" else OrderResponse, operation, value, profile)
-    expected = QueryResult(claim=claim, state=state, reason=reason)
-
-    assert expected == classify_response(unknown(operation=operation), response, profile)
 
 
 def test_what_has_no_states_is_done_when_it_is_there() -> None:
@@ -447,23 +417,6 @@ def test_without_a_quarantine_not_found_is_never_final() -> None:
     assert f"{EARLIER}; the profile has no recovery.quarantine" in ended[1].reason
 
 
-@pytest.mark.parametrize(
-    ("facts", "expected"),
-    [
-        ({}, False),
-        ({"denied": 3}, False),
-        ({"denied": 4}, True),
-        ({"asked": 500, "updated": START - 9 * DAY}, False),
-        ({"silent_since": START - DAY + timedelta(seconds=1)}, False),
-        ({"silent_since": START - DAY}, True),
-        ({"silent_since": START - DAY, "denied": 4}, True),
-    ],
-)
-def test_accepted_that_a_person_is_shown(facts: dict[str, Any], *, expected: bool) -> None:
-    """A person is shown an accepted write after some unclear responses in a row, or a day without a usable one."""
-    assert expected is needs_person(unknown(state="accepted", **facts), START, PATIENCE)
-
-
 AT_START: Final = {"reference": None, "number": None}
 """No query names it, so that nothing but a person settles it."""
 MANUAL: Final = {"state": "manual"}
@@ -473,19 +426,14 @@ MANUAL: Final = {"state": "manual"}
     ("facts", "seconds", "quarantine", "expected"),
     [
         ({"state": "new"}, 0, 900.0, ""),
-        ({"state": "new"}, 0, None, ""),
-        ({}, 9, 900.0, "still asks the service, which may carry it out until 2027-01-01 00:15:00 UTC: run"),
-        ({}, 900, 900.0, "still asks the service: run payasync reconcile"),
         ({}, 900, None, "still asks the service: run payasync reconcile"),
         ({"state": "sending", "lease": START}, 9, 900.0, "still asks the service, which may"),
         (AT_START, 899, 900.0, "the service may carry it out until 2027-01-01 00:15:00 UTC: wait until then"),
         (AT_START, 900, 900.0, ""),
         ({**AT_START, "state": "sending", "sent_at": None, "lease": START + MINUTE}, 901, 900.0, "00:16:00 UTC"),
         (MANUAL, 899, 900.0, "until 2027-01-01 00:15:00 UTC"),
-        (MANUAL, 900, 900.0, ""),
         ({**MANUAL, "answered": True}, 899, 900.0, "until 2027-01-01 00:15:00 UTC"),
         ({**MANUAL, "sent_at": None, "updated": START + MINUTE}, 901, 900.0, "00:16:00 UTC"),
-        (MANUAL, 10**9, None, "no recovery.quarantine says"),
         (MANUAL, 10**9, 1e300, "no recovery.quarantine says"),
         ({"state": "accepted", "updated": START + MINUTE}, 901, 900.0, "00:16:00 UTC"),
         ({"state": "accepted"}, 900, 900.0, ""),
@@ -536,26 +484,6 @@ def test_wrong_patience_is_named() -> None:
             cast("Any", Patience)(**{name: value})
 
         assert f"Patience.{name}" == caught.value.field
-
-
-def test_report_counts() -> None:
-    """A report counts each end, and `asked` is the sum of the writes queried."""
-    ends: list[End] = ["resolved", "waiting", "resolved", "manual", "sent", "lost"]
-    report = Report.of(ends, silent=True, unsent=7, rejected=1)
-
-    assert Report(resolved=2, waiting=1, manual=1, sent=1, lost=1, silent=True, unsent=7, rejected=1) == report
-    assert 6 == report.asked
-
-
-def test_what_was_not_done() -> None:
-    """A result is `rejected` only if this run ended the write as rejected."""
-    ends: tuple[End, ...] = ("resolved", "sent", "lost", "manual")
-    states: tuple[State, ...] = ("rejected", "succeeded", "manual")
-    results = [Result(intent=unknown(), end=end, state=state) for end, state in product(ends, states)]
-
-    assert [("resolved", "rejected"), ("sent", "rejected")] == [
-        (each.end, each.state) for each in results if each.rejected
-    ]
 
 
 def test_what_is_due() -> None:

@@ -13,7 +13,6 @@ from attrs import evolve
 
 from payasync import (
     ConfigurationError,
-    Credentials,
     InvalidArgumentError,
     NotSentError,
     OutcomeUnknownError,
@@ -33,7 +32,8 @@ from payasync.sandbox import PROFILE, Sandbox
 from payasync.wire.call import Call, Layer, Reply, Send
 from payasync.wire.request import Request
 from tests.inside import turns, until
-from tests.journal.building import Clock, both_stores, only
+from tests.journal.building import Clock, only
+from tests.journal.conftest import both_stores
 
 QUARANTINE: Final = 60.0
 ONCE: Final = RetryPolicy(attempts=1, quota=0)
@@ -152,22 +152,6 @@ async def test_absent_response_counts_when_the_quarantine_is_over(
     assert "never arrived: the service does not know it" == reasons[2]
     assert "succeeded" == (await pay.send(request)).state
     assert 1 == sandbox.ledger.refunds()
-
-
-async def test_second_send_that_is_refused_needs_a_person(
-    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
-) -> None:
-    """If the service refuses the reconciler's resend, the intent becomes *manual*."""
-    await never_arrived(sandbox, pay, journal, clock)
-    order = str((await only(journal)).request["out_trade_no"])
-    async with sandbox.session() as another:
-        await another.refunds.create(out_trade_no=order, out_refund_no="R2", total_amt=450, refund_amt=300)
-    report = await reconciler.run_once()
-    (manual,) = await reconciler.manual()
-
-    assert (Report(manual=1), "manual", 2) == (report, manual.state, manual.attempts)
-    assert manual.reason
-    assert 300 == sandbox.ledger.refunded(order)
 
 
 async def test_second_send_that_is_declined_is_reported(
@@ -351,7 +335,10 @@ class Slow:
     Attributes:
         kept: It has.
         gate: Opened, it says so.
+        error: Raised then, in place of that.
     """
+
+    error: Exception | None = None
 
     def __init__(self, journal: Journal, patch: pytest.MonkeyPatch, name: str = "settle") -> None:
         self._does = getattr(journal, name)
@@ -363,6 +350,8 @@ class Slow:
         kept = await self._does(*given, **facts)
         self.kept.set()
         await self.gate.wait()
+        if self.error:
+            raise self.error
         return kept
 
 
@@ -402,6 +391,19 @@ async def test_journal_that_hangs_holds_no_interrupted_run(
     await until(lambda: heard)
 
     assert (True, ["R0"]) == (unreported, [each.intent.reference for each in heard])
+
+
+async def test_interrupted_run_says_what_it_could_not_keep(
+    slow: Slow, reconciler: Reconciler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If an interrupted run cannot store a result, it ends as cancelled, and the log has the journal's error."""
+    slow.error = StorageError("the journal is full")
+    run = asyncio.ensure_future(reconciler.run_once())
+    await slow.kept.wait()
+    slow.gate.set()
+    await interrupt(run)
+
+    assert slow.error in [each.exc_info[1] for each in caplog.records if each.exc_info]
 
 
 async def test_worker_that_fails_silences_no_other(
@@ -496,18 +498,6 @@ async def test_journal_that_fails_before_a_second_send(
     before = sandbox.ledger.refunds()
 
     assert (0, Report(sent=1), 1) == (before, await reconciler.run_once(), sandbox.ledger.refunds())
-
-
-async def test_session_that_cannot_ask_ends_the_run(
-    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
-) -> None:
-    """If the session has no key, a run raises `ConfigurationError`, and the writes stay due."""
-    await lost_ones(sandbox, pay)
-    async with sandbox.session(journal=journal, credentials=Credentials(pay.merchant_id)) as keyless:
-        with pytest.raises(ConfigurationError):
-            await reconciling(keyless, journal, clock).run_once()
-
-    assert ["unknown"] == [each.state for each in await reconciler.due()]
 
 
 async def test_session_without_the_journal(sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock) -> None:

@@ -12,9 +12,7 @@ from payasync.profile.schema import AnswerShape
 from payasync.resources.subscriptions import CreateSubscription
 from payasync.wire.call import Call
 from payasync.wire.response import OrderResponse
-from tests.building import ENVELOPE, PROFILE, call_for, codec, reply
-
-SIGNED: Final = evolve(PROFILE, answer=evolve(ENVELOPE, signature="result.proof"))
+from tests.building import PROFILE, call_for, codec, reply
 
 CUSTOMER: Final = {
     "email": "anna@example.com",
@@ -148,19 +146,6 @@ def test_only_the_requests_number_is_stored_of_headers(request_id: str, expected
     came = reply({}, headers={"x-request-id": "7", "Set-Cookie": "canary"})
 
     assert expected == redact_outcome(call_for("orders.close", profile), came).headers
-
-
-def test_nonces_signatures_and_the_customer_are_left_out() -> None:
-    """The journal removes nonces, signatures and the customer from a response, under any of their names."""
-    document = {
-        "sign": "1",
-        "echo": [{"nonceStr": "2", "sign": "3", "a": 1}],
-        "result": {"proof": "4", "state": "DONE"},
-    }
-    customer = {"customer": {"email": "canary"}, "payer": "canary", "price": 900}
-
-    assert {"echo": [{"a": 1}], "result": {"state": "DONE"}} == kept(call_for("refunds.create", SIGNED), document)
-    assert {"price": 900} == kept(subscribing(), customer)
 
 
 def test_customers_details_are_hidden_wherever_they_stand() -> None:

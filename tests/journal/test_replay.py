@@ -1,5 +1,5 @@
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from attrs import evolve
@@ -65,53 +65,38 @@ def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> N
     assert ("refunds.create", "R1", 7, False) == (error.operation, error.reference, error.intent_id, error.sent)
 
 
-@pytest.mark.parametrize(
-    ("step", "state", "reason", "expected"),
-    [
-        (Step.WAIT, "sending", "", "it is being sent, or its sender was interrupted"),
-        (Step.WAIT, "succeeded", "", "another process has leased it, or ended it"),
-        (Step.WAIT, "unknown", "no answer", "another process has leased it, or ended it"),
-        (Step.ASK, "unknown", "no answer", "no answer"),
-        (Step.ASK, "manual", "", "an earlier attempt has no recognised response"),
-    ],
-)
-def test_unknown_says_what_to_ask_about(step: Step, state: str, reason: str, expected: str) -> None:
-    """If a write may have been done, `OutcomeUnknownError` has its number, its intent and the stored reason."""
-    error = refusal_error(BeginResult(step, kept(id=7, state=state, reason=reason)))
+NOTHING: Final = "an earlier attempt has no recognised response"
+TAKEN: Final = "another process has leased it, or ended it"
+RESOLVE: Final = "and record it: payasync journal resolve 7"
+SENT: Final[dict[str, Any]] = {"sent_at": START + timedelta(seconds=45)}
+NAMELESS: Final[dict[str, Any]] = {"number": None}
+UNKNOWN: Final[list[tuple[Step, dict[str, Any], str, str]]] = [
+    (Step.WAIT, {"state": "sending"}, "it is being sent, or its sender was interrupted", ""),
+    (Step.WAIT, {"state": "succeeded"}, TAKEN, ""),
+    (Step.WAIT, {"reason": "no answer"}, TAKEN, ""),
+    (Step.ASK, {"reason": "no answer"}, "no answer", ""),
+    (Step.ASK, {"state": "manual"}, NOTHING, f"find out, {RESOLVE}"),
+    (Step.ASK, {"state": "manual", **SENT}, NOTHING, f"find out {BETWEEN}, {RESOLVE}"),
+    (Step.ASK, NAMELESS, NOTHING, f"look for it at the service, {RESOLVE}"),
+    (Step.ASK, NAMELESS | SENT, NOTHING, f"look for it at the service {BETWEEN}, {RESOLVE}"),
+]
+
+
+@pytest.mark.parametrize(("step", "facts", "reason", "advice"), UNKNOWN)
+def test_unknown_says_what_to_do(step: Step, facts: dict[str, Any], reason: str, advice: str) -> None:
+    """If a write may have been done, `OutcomeUnknownError` has its number, its intent, the reason, and the next step.
+
+    If no number names the write, or it is *manual*, a person must look and record the result.
+    """
+    intent = kept(id=7, **{"state": "unknown", **facts})
+    error = refusal_error(BeginResult(step, intent))
+    words = f"intent 7 in the journal is {intent.state}: {reason}; it may have been done: "
+    next_step = advice or "ask for its state, do not repeat it"
 
     assert isinstance(error, OutcomeUnknownError)
-    assert (expected, "refunds.create", "R1", 7, None, 0) == (
-        error.reason,
-        error.operation,
-        error.reference,
-        error.intent_id,
-        error.sent,
-        error.attempts,
-    )
-    assert f"intent 7 in the journal is {state}: {expected}; it may have been done" in str(error)
-
-
-@pytest.mark.parametrize(
-    ("facts", "advice"),
-    [
-        ({}, "ask for its state, do not repeat it"),
-        ({"state": "manual"}, "find out, and record it: payasync journal resolve 7"),
-        ({"number": None}, "look for it at the service, and record it: payasync journal resolve 7"),
-        (
-            {"number": None, "sent_at": START + timedelta(seconds=45)},
-            f"look for it at the service {BETWEEN}, and record it: payasync journal resolve 7",
-        ),
-        (
-            {"state": "manual", "sent_at": START + timedelta(seconds=45)},
-            f"find out {BETWEEN}, and record it: payasync journal resolve 7",
-        ),
-    ],
-)
-def test_advice_can_be_followed(facts: dict[str, Any], advice: str) -> None:
-    """If no number names the write, or it is *manual*, the error advises a person to look and to record the result."""
-    error = refusal_error(BeginResult(Step.ASK, kept(id=7, **{"state": "unknown", **facts})))
-
-    assert str(error).endswith(f"it may have been done: {advice}")
+    assert (reason, "refunds.create", "R1") == (error.reason, error.operation, error.reference)
+    assert (7, None, 0) == (error.intent_id, error.sent, error.attempts)
+    assert str(error).endswith(f"{words}{next_step}")
 
 
 ARGUMENTS = {"out_trade_no": "T1", "total_amt": 450, "refund_amt": 200}

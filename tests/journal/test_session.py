@@ -1,8 +1,7 @@
 """A session with a journal against the sandbox, whose ledger has the truth."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from datetime import date
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +31,6 @@ from tests.journal.building import only, refund
 REAL: Final = evolve(PROFILE, name="real", recovery=Recovery(quarantine=9.0))
 """A profile that is not the sandbox's own: its service is one by its address."""
 ONE_TRY: Final = RetryPolicy(attempts=1)
-QUICK: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
 REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
 
 
@@ -65,41 +63,6 @@ async def test_refund_is_sent_once(sandbox: Sandbox, pay: Session, journal: Sqli
     assert ("accepted", pay.merchant_id) == ((await only(journal)).state, (await only(journal)).merchant)
 
 
-async def test_every_write_is_stored_and_no_read(pay: Session, journal: SqliteJournal) -> None:
-    """The journal records each write with its state, and no read."""
-    await pay.payments.create(amount=1000, currency="USD")
-    await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T2")
-    await pay.orders.query("T2")
-    await pay.orders.close("T2")
-    await pay.refunds.create(**REFUND)
-    await pay.refunds.status("R1")
-    made = await pay.subscriptions.create(
-        frequency="monthly", amount=900, start_date=date(2999, 1, 1), customer={"email": "a@example.com"}
-    )
-    await pay.subscriptions.update(str(made.subscription_id), amount=1000)
-    await pay.subscriptions.cancel(str(made.subscription_id))
-
-    assert [
-        ("payments.create", "accepted"),
-        ("orders.place", "accepted"),
-        ("orders.close", "succeeded"),
-        ("refunds.create", "accepted"),
-        ("subscriptions.create", "succeeded"),
-        ("subscriptions.update", "succeeded"),
-        ("subscriptions.cancel", "succeeded"),
-    ] == [(each.operation, each.state) for each in await journal.list()]
-
-
-async def given_up(call: Coroutine[Any, Any, object], ready: asyncio.Event) -> None:
-    """Cancel a call when it is ready, and let the journal begin to store its end."""
-    task = asyncio.ensure_future(call)
-    await ready.wait()
-    task.cancel()
-    await asyncio.wait([task])
-    await turns(20)
-    assert task.cancelled()
-
-
 async def test_given_up_before_it_left_is_rejected(sandbox: Sandbox, journal: SqliteJournal) -> None:
     """If a call is cancelled before its first byte, the write is rejected, and nothing is sent later."""
     ready, go = asyncio.Event(), asyncio.Event()
@@ -115,24 +78,17 @@ async def test_given_up_before_it_left_is_rejected(sandbox: Sandbox, journal: Sq
         return await asyncio.shield(ends[0])
 
     async with sandbox.session(journal=journal, middleware=[shielding]) as pay:
-        await given_up(pay.payments.create(amount=100, currency="USD"), ready)
+        task = asyncio.ensure_future(pay.payments.create(amount=100, currency="USD"))
+        await ready.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        await turns(20)  # the journal begins to store the end
         go.set()
         await asyncio.wait(ends)
 
     assert ("rejected", CANCELLED) == ((await only(journal)).state, (await only(journal)).reason)
     assert isinstance(ends[0].exception(), NotSentError)
     assert 0 == sandbox.ledger.payments()
-
-
-async def test_what_cannot_be_signed_is_not_stored(sandbox: Sandbox, journal: SqliteJournal) -> None:
-    """If a request cannot be signed, the call raises `InvalidArgumentError`, and the journal stores nothing."""
-    profile = evolve(sandbox.profile, name="p", signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"))
-    keys = Credentials("M1", secret_key="s", signing_key="signing key of M1")
-    async with Session(sandbox.url, credentials=keys, profile=profile, journal=journal) as pay:
-        with pytest.raises(InvalidArgumentError, match="'deviceNo' cannot be signed") as caught:
-            await pay.refunds.create(**REFUND, extra={"deviceNo": "a&b=c"})
-
-    assert ("refunds.create", "R1", []) == (caught.value.operation, caught.value.reference, await journal.list())
 
 
 @pytest.mark.parametrize(
@@ -177,12 +133,17 @@ STRICT: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex", allow_delim
 async def test_what_cannot_be_sent_says_so_before_and_after_it_is_queued(
     sandbox: Sandbox, pay: Session, journal: SqliteJournal, *, change: dict[str, Any], field: str
 ) -> None:
-    """`check` refuses an invalid request. If it is queued anyway, `execute` sends nothing and stores the reason."""
+    """`check` refuses an invalid request. If it is queued anyway, `execute` sends nothing and stores the reason.
+
+    A direct call sends and stores nothing.
+    """
     odd = refund(refund_desc="size=L&colour=red")
     queued = await journal.add(odd, merchant=pay.merchant_id)
     before = await only(journal)
     async with sandbox.session(journal=journal, profile=evolve(PROFILE, **change)) as strict:
         strict.for_merchant(Credentials(pay.merchant_id)).check(refund())
+        with pytest.raises(InvalidArgumentError, match=field) as direct:
+            await strict.send(evolve(odd, out_refund_no="R2"))
         with pytest.raises(InvalidArgumentError) as checked:
             strict.check(odd)
         with pytest.raises(InvalidArgumentError):
@@ -192,6 +153,7 @@ async def test_what_cannot_be_sent_says_so_before_and_after_it_is_queued(
 
     assert (evolve(before, reason=checked.value.args[0]), 0) == (after, unsent)
     assert field in after.reason
+    assert ("refunds.create", "R2") == (direct.value.operation, direct.value.reference)
     assert ("accepted", "") == ((await only(journal)).state, (await only(journal)).reason)
 
 

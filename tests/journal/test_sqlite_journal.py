@@ -5,8 +5,9 @@ import sys
 from collections import defaultdict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import aiosqlite
 import pytest
@@ -14,7 +15,7 @@ from attrs import evolve
 
 from benchmarks.statements import OF_ONE_MERCHANT, STATEMENTS
 from payasync.errors import ConfigurationError, StorageError
-from payasync.journal import transactions
+from payasync.journal import PostgresJournal, transactions
 from payasync.journal.intents import State, Step
 from payasync.journal.journal import PRUNED_TOGETHER
 from payasync.journal.sqlite_journal import ROWS, SCHEMA, SqliteJournal, shared_statement, sqlite_statement
@@ -29,13 +30,10 @@ async def references(path: Path) -> list[str | None]:
         return [each.reference for each in await journal.list()]
 
 
-@pytest.mark.parametrize(
-    "script", ["CREATE TABLE orders (a)", "PRAGMA application_id = 0x50617969; CREATE TABLE events (a)"]
-)
-async def test_another_programs_file_is_refused(path: Path, journal: SqliteJournal, script: str) -> None:
-    """If the file belongs to another program or is an inbox, the journal refuses it and leaves it unchanged."""
+async def test_inbox_is_no_journal(path: Path, journal: SqliteJournal) -> None:
+    """If the file is an inbox, the journal refuses it and leaves it unchanged."""
     with closing(sqlite3.connect(path)) as db:
-        db.executescript(script)
+        db.executescript("PRAGMA application_id = 0x50617969; CREATE TABLE events (a)")
     before = content(path)
     with pytest.raises(ConfigurationError, match=r"cannot use .* as the journal: it is the file of another program"):
         await journal.begin(draft(), LEASE)
@@ -286,3 +284,13 @@ def test_path_is_checked() -> None:
             SqliteJournal(path)
 
         assert "path" == caught.value.field
+
+
+@pytest.mark.parametrize("name", ["keep", "clock"])
+def test_functions_are_checked(path: Path, name: str) -> None:
+    """If `keep` or `clock` is not a function, the journal's constructor raises `ConfigurationError`."""
+    for make in (partial(SqliteJournal, path), partial(PostgresJournal, "postgresql://127.0.0.1:9/pay")):
+        with pytest.raises(ConfigurationError, match=f"{name} must be a plain function, not 5") as caught:
+            cast("Any", make)(**{name: 5})
+
+        assert name == caught.value.field

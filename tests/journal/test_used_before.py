@@ -15,11 +15,11 @@ from attrs import evolve
 from payasync import DuplicateError, OutcomeUnknownError, Recovery, RefundResponse, Response
 from payasync.journal import Journal, SqliteJournal
 from payasync.journal.intents import Intent, State
-from payasync.session import Unknown
 from payasync.wire.request import Request
 from tests.foreign.recorder import SILENT, Answer, answer
 from tests.inside import until
-from tests.journal.building import LEASE, Clock, both_stores, draft
+from tests.journal.building import LEASE, Clock, draft
+from tests.journal.conftest import both_stores
 from tests.journal.service import (
     ABSENT,
     CLOSE,
@@ -79,12 +79,7 @@ async def test_first_send(store: Journal, clock: Clock, *, queued: bool) -> None
         (REFUND, said("PROCESSING"), "accepted", ""),
         (REFUND, said("SUCCEEDED"), "succeeded", ""),
         (REFUND, said("SUCCEEDED", refundAmt=199), "manual", "refundAmt is 199 in the response, and 200 in the"),
-        (
-            REFUND,
-            answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}'),
-            "manual",
-            "without a number and an amount",
-        ),
+        (REFUND, answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}'), "manual", "without a number and an"),
         (PLACE, order("PENDING"), "accepted", ""),
         (PLACE, order("PAID", totalAmt=451), "manual", "totalAmt is 451 in the response, and 450 in the request"),
         (CLOSE, order("CLOSED"), "succeeded", ""),
@@ -379,14 +374,3 @@ async def test_send_after_one_that_was_refused(store: Journal, clock: Clock) -> 
         found = await service.kept()
 
     assert ("rejected", DuplicateError, "unknown") == (before.state, type(told), found.state)
-
-
-async def test_bulk_calls_it_unknown(store: Journal, clock: Clock) -> None:
-    """If a bulk's write gets "used before", its result is `Unknown`, because an earlier run may have done it."""
-    async with serving(store, clock, USED, ABSENT) as service:
-        (result,) = [each async for each in service.pay.bulk([REFUND])]
-        found = await service.kept()
-
-    assert isinstance(result, Unknown)
-    assert isinstance(result.error, DuplicateError)
-    assert ("the number was used before", "unknown") == (result.reason, found.state)

@@ -20,6 +20,7 @@ from payasync.notifications.handler_transaction import HandlerTransaction
 from payasync.notifications.inbox import Added, Received
 from payasync.storage.home import choose_home, configured_path
 from tests.pgbouncer import leave
+from tests.storage.test_postgres import elsewhere
 
 MERCHANT: Final = "M1"
 NEIGHBOURS: Final = {
@@ -46,16 +47,9 @@ def received(key: str = "a") -> Received:
     return Received(key=key, digest=digest, raw=b"\\x00\xff", verified=True, received_at=now)
 
 
-def fetch(dsn: str, statement: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a statement on another connection."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        cursor = connection.execute(statement.encode())
-        return cursor.fetchall() if cursor.description else []
-
-
 def homes(dsn: str, table: str = "payasync_intents") -> list[str]:
     """Return the schemas that have a table."""
-    tables = fetch(dsn, "SELECT schemaname, tablename FROM pg_tables WHERE schemaname !~ '^pg_' ORDER BY 1")
+    tables = elsewhere(dsn, "SELECT schemaname, tablename FROM pg_tables WHERE schemaname !~ '^pg_' ORDER BY 1")
     return [str(schema) for schema, name in tables if name == table]
 
 
@@ -99,7 +93,7 @@ async def test_callers_transaction_is_left_its_settings(postgres_dsn: str) -> No
 
     The name of a schema may have quotes.
     """
-    fetch(postgres_dsn, """CREATE SCHEMA shop; CREATE SCHEMA "o'b ""%" """)
+    elsewhere(postgres_dsn, """CREATE SCHEMA shop; CREATE SCHEMA "o'b ""%" """)
     async with PostgresJournal(postgres_dsn, schema="o'b \"%") as journal:
         options = "-c search_path=shop -c DateStyle=German -c TimeZone=Asia/Kathmandu"
         async with await psycopg.AsyncConnection.connect(postgres_dsn, options=options) as connection:
@@ -168,16 +162,16 @@ async def test_marks_are_found_by_rows_of_any_kind(postgres_dsn: str, rows: Any)
 
 async def test_marks_are_where_the_caller_says(postgres_dsn: str) -> None:
     """If the caller's transaction sets a path of its own, its marks are there; marks elsewhere do not matter."""
-    fetch(postgres_dsn, "CREATE SCHEMA shop; CREATE SCHEMA other; REVOKE CREATE ON SCHEMA public FROM public")
-    fetch(postgres_dsn, "CREATE TABLE other.payasync_handled (event text PRIMARY KEY, at text)")
+    elsewhere(postgres_dsn, "CREATE SCHEMA shop; CREATE SCHEMA other; REVOKE CREATE ON SCHEMA public FROM public")
+    elsewhere(postgres_dsn, "CREATE TABLE other.payasync_handled (event text PRIMARY KEY, at text)")
     role = f"shop_{conninfo_to_dict(postgres_dsn)['dbname']}"
-    fetch(postgres_dsn, f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role} LOGIN; GRANT ALL ON SCHEMA shop TO {role}")
+    elsewhere(postgres_dsn, f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role} LOGIN; GRANT ALL ON SCHEMA shop TO {role}")
     handled = Handled(postgres_dsn, "SET LOCAL search_path = shop", user=role)
     try:
         done = [await handled.deliver() for _ in range(2)]
         made = homes(postgres_dsn, "payasync_handled")
     finally:
-        fetch(postgres_dsn, f"DROP OWNED BY {role}; DROP ROLE {role}")
+        elsewhere(postgres_dsn, f"DROP OWNED BY {role}; DROP ROLE {role}")
 
     assert ([True, False], ["other", "shop"]) == (done, made)
 
@@ -187,18 +181,18 @@ def stranger(postgres_dsn: str) -> Generator[str]:
     """The role of another program, and a database whose configured path is reset afterwards."""
     name = conninfo_to_dict(postgres_dsn)["dbname"]
     role = f"report_{name}"
-    fetch(postgres_dsn, f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role}")
+    elsewhere(postgres_dsn, f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role}")
     yield role
-    fetch(postgres_dsn, f"ALTER DATABASE {name} RESET search_path")
-    fetch(postgres_dsn, f"DROP OWNED BY {role}; DROP ROLE {role}")
+    elsewhere(postgres_dsn, f"ALTER DATABASE {name} RESET search_path")
+    elsewhere(postgres_dsn, f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
 def share_database(dsn: str, path: str, stranger: str) -> tuple[str, str]:
     """Configure a path. Return its schema that the other role may not use, and the one where it may do everything."""
     server = conninfo_to_dict(dsn)
     own, others = (str(server["user"]), stranger) if path == OF_THE_ROLE else ("pay", "old")
-    fetch(dsn, f"CREATE SCHEMA {own}; CREATE SCHEMA {others}; GRANT ALL ON SCHEMA {others} TO {stranger}")
-    fetch(dsn, f"ALTER DATABASE {server['dbname']} SET search_path = {path}")
+    elsewhere(dsn, f"CREATE SCHEMA {own}; CREATE SCHEMA {others}; GRANT ALL ON SCHEMA {others} TO {stranger}")
+    elsewhere(dsn, f"ALTER DATABASE {server['dbname']} SET search_path = {path}")
     return own, others
 
 
@@ -211,9 +205,9 @@ async def test_role_that_another_program_left_moves_nothing(
     for schema in (own, others):
         async with PostgresJournal(postgres_dsn, schema=schema) as journal:
             await journal.next_due()
-    fetch(postgres_dsn, f"GRANT ALL ON ALL TABLES IN SCHEMA {others} TO {stranger}")
+    elsewhere(postgres_dsn, f"GRANT ALL ON ALL TABLES IN SCHEMA {others} TO {stranger}")
     leave(pooled_dsn, f"SET ROLE {stranger}")
-    assert [(stranger,)] == fetch(pooled_dsn, "SELECT current_user")
+    assert [(stranger,)] == elsewhere(pooled_dsn, "SELECT current_user")
     async with PostgresJournal(pooled_dsn) as journal:
         with pytest.raises((StorageError, ConfigurationError), match=f"permission denied for schema {own}"):
             await journal.add(refund(), merchant=MERCHANT)
@@ -230,7 +224,7 @@ async def test_tables_that_vanish_are_not_made_again(postgres_dsn: str) -> None:
     """If the tables of an open journal vanish, it fails: an empty journal would send finished writes again."""
     async with PostgresJournal(postgres_dsn) as journal:
         await journal.add(refund(), merchant=MERCHANT)
-        fetch(postgres_dsn, "ALTER SCHEMA public RENAME TO moved; CREATE SCHEMA public")
+        elsewhere(postgres_dsn, "ALTER SCHEMA public RENAME TO moved; CREATE SCHEMA public")
         # One uses the open connection, and the others open more.
         ends = await asyncio.gather(*(journal.list() for _ in range(3)), return_exceptions=True)
 
@@ -242,7 +236,7 @@ async def test_tables_that_vanish_are_not_made_again(postgres_dsn: str) -> None:
 @pytest.mark.parametrize("kind", [PostgresJournal, PostgresInbox])
 async def test_schema_is_named(postgres_dsn: str, kind: type[Any]) -> None:
     """With `schema=`, the tables are made and found there, so that each inbox of one database has its own."""
-    fetch(postgres_dsn, 'CREATE SCHEMA "Café 5%"')
+    elsewhere(postgres_dsn, 'CREATE SCHEMA "Café 5%"')
     for schema in ("public", "Café 5%", "Café 5%"):
         async with aclosing(kind(postgres_dsn, schema=schema)) as store:
             await store.next_due()
@@ -254,7 +248,7 @@ async def test_schema_is_named(postgres_dsn: str, kind: type[Any]) -> None:
 @pytest.mark.parametrize("options", [None, "-csearch_path=b"])
 async def test_tables_elsewhere_are_not_made_again(postgres_dsn: str, options: str | None) -> None:
     """If the tables are in a schema that the path does not have, the error names `schema=`, and no table is made."""
-    fetch(postgres_dsn, "CREATE SCHEMA a; CREATE SCHEMA b")
+    elsewhere(postgres_dsn, "CREATE SCHEMA a; CREATE SCHEMA b")
     async with PostgresJournal(postgres_dsn, schema="a") as journal:
         await journal.add(refund(), merchant=MERCHANT)
     dsn = make_conninfo(postgres_dsn, options=options) if options else postgres_dsn
@@ -268,13 +262,13 @@ async def test_tables_elsewhere_are_not_made_again(postgres_dsn: str, options: s
 async def test_role_has_a_path_of_its_own(postgres_dsn: str) -> None:
     """Tables are found on the path that is configured for the role or its database, as the role itself finds them."""
     name = conninfo_to_dict(postgres_dsn)["dbname"]
-    fetch(postgres_dsn, "CREATE SCHEMA a")
-    fetch(postgres_dsn, f"ALTER DATABASE {name} SET search_path = missing, a")
+    elsewhere(postgres_dsn, "CREATE SCHEMA a")
+    elsewhere(postgres_dsn, f"ALTER DATABASE {name} SET search_path = missing, a")
     try:
         async with PostgresJournal(postgres_dsn) as journal:
             await journal.next_due()
     finally:
-        fetch(postgres_dsn, f"ALTER DATABASE {name} RESET search_path")
+        elsewhere(postgres_dsn, f"ALTER DATABASE {name} RESET search_path")
 
     assert ["a"] == homes(postgres_dsn)
 

@@ -15,17 +15,11 @@ from payasync.clocks import BLOCKED, Deadlines
 from payasync.storage import Schema
 from payasync.storage.pending import PendingResult
 from payasync.storage.sqlite import SqliteFile
-from payasync.storage.writer_thread import WriterThread
 from tests.inside import Time, turns
 from tests.interruptions import Interrupted, Interruption, moments
+from tests.storage.test_sqlite import SCHEMA, note
 
-SCHEMA: Final = Schema(name="inbox", application=0x1234, migrations=("CREATE TABLE notes (text TEXT NOT NULL);\n",))
 SECONDS: Final = 10
-
-
-def note(text: str) -> Callable[[sqlite3.Connection], object]:
-    """Return a job that writes a text."""
-    return lambda db: db.execute("INSERT INTO notes VALUES (?)", (text,)).rowcount
 
 
 def ends(work: Callable[..., object], *args: Any) -> bool:
@@ -82,23 +76,6 @@ def test_closing_that_was_interrupted_is_repeated(tmp_path: Path) -> None:
         assert ends(asyncio.run, file.aclose()), where
         assert not left(f"payasync-notes {number}"), where
         assert not [*tmp_path.glob(f"{number}.db-*")], where
-        return where
-
-    assert moments(interrupt) > 0
-
-
-def test_thread_runs_functions_after_an_interruption() -> None:
-    """If a signal ends the first `submit`, the thread runs the next function, the first at most once, and then ends."""
-
-    def interrupt(number: int) -> list[str]:
-        name, ran = f"interrupted {number}", list[str]()
-        writer = WriterThread(name)
-        with suppress(Interrupted), Interruption(number) as where:
-            writer.submit(lambda: ran.append("first"))
-        assert ends(writer.submit, lambda: ran.append(threading.current_thread().name)), where
-        writer.close()
-        assert not left(name), where
-        assert ran in ([name], ["first", name]), where
         return where
 
     assert moments(interrupt) > 0

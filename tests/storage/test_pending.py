@@ -71,20 +71,6 @@ async def test_waiter_that_leaves(
     assert not deadlines.running
 
 
-@RESULTS
-async def test_result_in_time(deadlines: Deadlines, clock: StandingTime, result: str | ValueError) -> None:
-    """A waiter who has time gets the result or the error, and later there is no other one."""
-    pending = PendingResult(asyncio.get_running_loop())
-    waiting = asyncio.ensure_future(awaited(pending.within(deadlines, clock.now + 1)))
-    await turns(1)
-    pending.deliver(result)
-    pending.deliver("another")
-
-    assert result is await waiting
-    assert result is await awaited(pending.final())
-    assert not deadlines.running
-
-
 @pytest.mark.parametrize("left", [False, True])
 async def test_work_that_is_cancelled(deadlines: Deadlines, clock: StandingTime, *, left: bool) -> None:
     """If the work itself is cancelled, so is whoever waits for it. Nothing is logged if nobody waits."""

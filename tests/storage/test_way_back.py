@@ -135,12 +135,9 @@ class InPostgres:
             "versions": "SELECT name, version FROM payasync_migrations ORDER BY name, version",
         }
         with psycopg.connect(self.dsn) as db:
-            (table,) = [
-                name
-                for name in ("payasync_intents", "payasync_events")
-                if db.execute("SELECT to_regclass(%s)", (name,)).fetchall() != [(None,)]
-            ]
             found = {name: db.execute(statement.encode()).fetchall() for name, statement in of_tables.items()}
+            ours = "SELECT relname FROM pg_class WHERE relname IN ('payasync_intents', 'payasync_events')"
+            ((table,),) = db.execute(ours).fetchall()
             rows = db.execute(f"SELECT * FROM {table} ORDER BY id".encode()).fetchall()  # noqa: S608 - one of ours
             return found | {"rows": rows}
 
