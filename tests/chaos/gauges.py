@@ -15,8 +15,6 @@ from payasync import Call, Reply, Send
 from tests.chaos.growth import Sample
 
 PROC: Final = Path("/proc/self")
-MOST: Final = 5
-"""So many classes are named."""
 
 
 def measured(operations: int) -> Sample:
@@ -48,17 +46,6 @@ def descriptors() -> Iterator[str]:
     for each in (PROC / "fd").iterdir():
         with suppress(FileNotFoundError):  # the one that lists them
             yield str(each.readlink())
-
-
-class Before:
-    """What this process held when this was made."""
-
-    def __init__(self) -> None:
-        self._classes = census()
-
-    def more(self) -> list[str]:
-        """Return the classes of which there is most more now."""
-        return [f"{name}: +{count:,}" for name, count in (census() - self._classes).most_common(MOST)]
 
 
 PER_DESCRIPTOR: Final = 100

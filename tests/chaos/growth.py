@@ -75,13 +75,11 @@ class Soaked:
         samples: At regular counts of operations.
         done: How often each errand was run, and what came of them.
         faults: How often each kind of fault happened.
-        more: What there is more of at the end than after the first half, in words.
     """
 
     samples: Sequence[Sample]
     done: Mapping[str, int]
     faults: Mapping[str, int]
-    more: Sequence[str] = ()
 
     def growths(self) -> dict[str, float]:
         """Return by how much each gauge grows."""

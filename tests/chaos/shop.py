@@ -1,7 +1,7 @@
 """A merchant's server as a process of its own, which goes about its errands, is told of them, and measures itself.
 
 Run with a `Soak` as JSON, and a folder; the service and the keys are those of the environment. It prints lines of JSON:
-samples, and at last what it has done, and what it holds more of.
+samples, and at last what it has done.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from payasync import Session
 from payasync.journal import Reconciler, SqliteJournal
 from payasync.notifications import Notification, Receiver, SqliteInbox
 from tests.chaos.errands import PATIENCE, PATIENT, TIMES, Errands, reconciling
-from tests.chaos.gauges import Before, Leaks, measured
+from tests.chaos.gauges import Leaks, measured
 from tests.chaos.growth import Soak
 from tests.chaos.plan import do_together
 
@@ -79,16 +79,13 @@ async def main(soak: Soak, folder: Path) -> None:
         reconciling(Reconciler(pay, journal, patience=PATIENCE), lambda it: told.update([it.end])) as standstill,
     ):
         errands = Errands(pay, journal, folder, notify, soak.seed)
-        before = Before()
         ends = [soak.operations * number // soak.samples for number in range(soak.samples + 1)]
-        for number, (first, end) in enumerate(pairwise(ends)):
-            if number == soak.samples // 2:
-                before = Before()
+        for first, end in pairwise(ends):
             await do_together(errands.run, range(first, end))
             async with standstill:
                 await receiver.settle()
                 say(sample=measured(end))
-        say(done=errands.done + told, more=before.more())
+        say(done=errands.done + told)
 
 
 if __name__ == "__main__":

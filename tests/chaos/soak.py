@@ -80,7 +80,6 @@ async def run(soak: Soak) -> Soaked:
     return Soaked(
         samples=[each["sample"] for each in samples],
         done=dict.fromkeys(WANTED, 0) | end["done"],
-        more=end["more"],
         faults={each.kind: each.fired for each in armed},
     )
 
@@ -125,7 +124,5 @@ def soaked(soak: Soak, console: Console) -> list[str]:
         end = asyncio.run(run(soak))
     except (TimeoutError, RuntimeError) as error:
         return [str(error) or f"it took more than {soak.seconds:.0f} s"]
-    console.print(
-        {"growths": end.growths(), "done": dict(end.done), "faults": dict(end.faults), "more at the end": end.more}
-    )
+    console.print({"growths": end.growths(), "done": dict(end.done), "faults": dict(end.faults)})
     return overlooked(leaking) + end.flaws()

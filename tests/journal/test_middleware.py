@@ -26,7 +26,7 @@ from payasync.settings import Timeouts
 from payasync.wire.call import Call, Entry, Reply
 from tests.building import PROFILE, Way, codec, reply, way
 from tests.inside import Time, until
-from tests.journal.building import LEASE, MERCHANT, SERVICE, START, Clock, only, refund
+from tests.journal.building import LEASE, MERCHANT, SERVICE, START, Clock, draft, only, refund
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -261,6 +261,23 @@ async def test_who_is_gone_while_the_journal_commits_leaves_nothing_in_doubt(
     assert not late or isinstance(task.exception(), NotSentTimeoutError)
     assert ("sending", "new" if queued else "rejected", TOO_LATE) == (during, after.state, after.reason)
     assert (None, 0, 1) == (after.sent_at, before, len(leads.calls))
+
+
+async def test_who_is_gone_while_the_journal_says_no_changes_nothing(path: Path) -> None:
+    """If a second call is cancelled while the journal responds, the write that the first one sends stays as it was."""
+    async with Gated(path, settles=False) as journal:
+        journal.gate.set()
+        await journal.begin(draft(), LEASE)
+        before = await only(journal)
+        journal.gate.clear()
+        journal.reached.clear()
+        task = asyncio.ensure_future(sent(journal, way()))
+        await journal.reached.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        await journal.open_gate()
+
+        assert before == await only(journal)
 
 
 async def test_response_waits_for_the_journal_within_the_call_only(path: Path) -> None:

@@ -117,7 +117,11 @@ def test_what_a_write_has_named(facts: dict[str, Any], expected: dict[str, objec
 
 
 def test_response_that_holds_nothing() -> None:
-    """If a response has no payload, it ends nothing."""
+    """If a response has no payload, or a state that the profile does not map, it ends nothing."""
+    odd = classify_response(unknown(), answered(RefundResponse, "refunds.create", "ODD"), PROFILE)
+    words = "the service knows the refund, and the profile does not say what its state means"
+
+    assert (Claim.UNCLEAR, None, words) == (odd.claim, odd.state, odd.reason)
     documents: list[object] = [{"result": None}, {"result": []}, {"result": {}}, {"code": "OK"}]
     for state, document in product(("unknown", "accepted"), documents):
         response = RefundResponse.of(call_for("refunds.status", PROFILE), reply(document))
