@@ -202,7 +202,6 @@ async def test_no_more_sends_than_the_patience_allows(shop: Shop) -> None:
         (Idempotency(header="Idempotency-Key"), 10.0, True, NAMELESS),
         (LASTING, 10.0, False, f"{NAMELESS}, {NOT_KEPT}"),
     ],
-    ids=["over", "open", "direct"],
 )
 async def test_nothing_is_sent_that_only_a_key_names(shop: Shop, seconds: float, *, queued: bool, why: str) -> None:
     """If the lifetime of the key is over or open, or the call was a direct one, nothing is sent: a person looks.

@@ -71,7 +71,6 @@ async def test_replica_that_is_behind_rejects_no_repeated_refund(repeated: Servi
         (LOST, said("SUCCEEDED"), ["succeeded"] * 3),
         (USED, FAILED, ["unknown", "unknown", "rejected"]),
     ],
-    ids=["failed", "processing", "succeeded", "duplicate"],
 )
 async def test_lost_repeat_is_not_ended_by_the_earlier_send(
     repeated: Service, write: Answer, query: Answer, states: list[str]
@@ -103,6 +102,17 @@ async def test_send_without_effect_is_not_counted(store: Journal, clock: Clock, 
 
     assert ("rejected", 2, 1) == (ended.state, ended.attempts, ended.sends)
     assert "the refund's state is failed" == ended.reason
+
+
+async def test_cached_response_is_of_an_earlier_moment(store: Journal, clock: Clock) -> None:
+    """The age of "not found" out of a cache delays the end of the quarantine. "Failed" counts only after the send."""
+    async with serving(store, clock, LOST) as service:
+        await service.called()
+        for query, age in ((ABSENT, 60), (FAILED, 140)):
+            service.say(query=replace(query, raw=query.raw.replace(b"\r\n", b"\r\nAge: %d\r\n" % age, 1)))
+            found = await service.reconciled(QUARANTINE + 5)
+
+            assert ("unknown", True) == (found.state, f"from a cache, {age} s old" in found.reason)
 
 
 @pytest.fixture

@@ -109,21 +109,16 @@ async def interrupt(run: "asyncio.Task[Any]") -> None:
     assert run.cancelled()
 
 
-async def interrupted_payment(sandbox: Sandbox, pay: Session) -> None:
-    """Cancel a payment that the service has made."""
-    hanging = sandbox.faults.hang("payments.create", phase="after")
-    call = asyncio.ensure_future(pay.payments.create(amount=1000, currency="USD"))
-    await until(lambda: hanging.fired)
-    await interrupt(call)
-
-
 @both_stores
 async def test_interrupted_payment_needs_a_person_from_the_end_of_its_lease(
     sandbox: Sandbox, pay: Session, reconciler: Reconciler, clock: Clock
 ) -> None:
     """`manual` lists an unknown payment that no query names, before and after a run. Its doubt begins with its call."""
     begun = clock.now
-    await interrupted_payment(sandbox, pay)
+    hanging = sandbox.faults.hang("payments.create", phase="after")
+    call = asyncio.ensure_future(pay.payments.create(amount=1000, currency="USD"))
+    await until(lambda: hanging.fired)
+    await interrupt(call)
     shown = [await reconciler.manual()]
     clock.advance(3600)
     shown.append(await reconciler.manual())

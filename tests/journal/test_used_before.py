@@ -285,7 +285,6 @@ async def test_journal_that_is_closed_before_it_can_store(
         (never_arrived, Service.called, OutcomeUnknownError),
         (partial(Service.called, queued=True), partial(Service.reconciled, after=QUARANTINE), Intent),
     ],
-    ids=["first", "queued", "second", "sent again"],
 )
 async def test_sender_that_is_too_late(
     store: Journal, clock: Clock, before: Earlier | None, how: Earlier, expected: type[object]

@@ -43,10 +43,7 @@ async def awaited(pending: "asyncio.Future[Any]") -> object:
     return (await asyncio.gather(pending, return_exceptions=True))[0]
 
 
-RESULTS: Final = pytest.mark.parametrize("result", ["stored", ValueError("not stored")])
-
-
-@RESULTS
+@pytest.mark.parametrize("result", ["stored", ValueError("not stored")])
 @pytest.mark.parametrize("seconds", [1, 60, 0])
 async def test_waiter_that_leaves(
     deadlines: Deadlines, clock: StandingTime, seconds: int, result: str | ValueError

@@ -22,7 +22,7 @@ from attrs import evolve
 from payasync.clocks import Deadlines
 from payasync.errors import ConfigurationError, StorageError
 from payasync.storage import Schema
-from payasync.storage.sqlite import REPLACED, VANISHED, SqliteFile, journaling, open_database, transaction
+from payasync.storage.sqlite import EMPTY, REPLACED, VANISHED, SqliteFile, journaling, open_database, transaction
 from payasync.storage.sqlite_statement import binding
 from tests.journal.building import move_away
 
@@ -31,10 +31,6 @@ SCHEMA: Final = Schema(name="inbox", application=0x1234, migrations=("CREATE TAB
 
 ANOTHER: Final = "it is the file of another program: name another file"
 CALLERS: Final = 100
-
-
-CHANGES: Final = slice(24, 28)
-"""Where the header of a file without a log counts the commits that changed it."""
 
 
 SECONDS: Final = 60
@@ -76,13 +72,13 @@ def on_disk(path: Path) -> list[str]:
 
 
 def commits(path: Path) -> int:
-    """Return how often the file was changed, with what still stands in its write-ahead log."""
+    """Return how often the file was changed, by its header, with what still stands in its write-ahead log."""
     log = Path(f"{path}-wal")
     frames = log.read_bytes() if log.exists() else b""
     page = int.from_bytes(frames[8:12], "big")
     logged = (frames[place + 4 : place + 8] for place in range(32, len(frames), page + 24))
     # The last frame of a commit says how many pages the file has then; the others say 0.
-    return int.from_bytes(path.read_bytes()[CHANGES], "big") + sum(map(any, logged))
+    return int.from_bytes(path.read_bytes()[24:28], "big") + sum(map(any, logged))
 
 
 def wait_for_ever(inside: Callable[[], object], go: threading.Event) -> Callable[[sqlite3.Connection], None]:
@@ -246,6 +242,15 @@ async def test_file_that_vanishes_or_is_replaced_is_unavailable(path: Path, file
     assert deleted or [f"{unavailable}{VANISHED}"] * 3 == [str(end) for end in ends[:3]]
     assert [f"{unavailable}{REPLACED}"] * 2 == [str(end) for end in ends[3:]]
     assert ["other", *([] if deleted else ["a", "b"])] == texts
+
+
+async def test_file_that_is_emptied_is_damaged(path: Path, file: SqliteFile) -> None:
+    """If the file in use is emptied, it is not used, and no tables are made in it."""
+    await file.run(note("a"))
+    os.truncate(path, 0)
+    ends = [(await all_of(file, notes))[0] for _ in range(2)]
+
+    assert [f"the inbox '{path}' is unavailable: {EMPTY}"] * 2 == [str(end) for end in ends]
 
 
 @pytest.mark.parametrize("begun_first", [False, True])

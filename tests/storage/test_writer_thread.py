@@ -56,13 +56,20 @@ def test_failure_does_not_end_the_thread(name: str, monkeypatch: pytest.MonkeyPa
     assert [KeyboardInterrupt] == reported
 
 
-def test_function_without_a_thread_runs_immediately(name: str) -> None:
-    """If there never was a thread, a late function runs in the thread that brings it."""
-    writer, ran = WriterThread(name), list[threading.Thread]()
+@pytest.mark.parametrize("first", [True, False])
+def test_function_after_the_end_runs_last(name: str, *, first: bool) -> None:
+    """A function that comes too late runs in the thread that brings it, after all earlier ones, if there were any."""
+    writer, go, ran = WriterThread(name), threading.Event(), list[str]()
+    if first:
+        writer.submit(partial(go.wait, SECONDS))
+        writer.submit(lambda: ran.append(threading.current_thread().name))
     writer.close()
-    writer.submit(lambda: ran.append(threading.current_thread()))
+    late = threading.Thread(target=writer.submit, args=(lambda: ran.append(threading.current_thread().name),))
+    late.start()
+    go.set()
+    late.join(SECONDS)
 
-    assert [threading.current_thread()] == ran
+    assert [*([name] if first else []), late.name] == ran
 
 
 PROGRAM: Final = """
