@@ -71,8 +71,8 @@ async def test_run_says_whether_it_got_a_usable_response(store: Journal, clock: 
     found = list[Result]()
     async with serving(store, clock, LOST, BROKEN) as service:
         await service.called()
-        for another in ({"outRefundNo": "R999"}, {"refundAmt": 201}):
-            service.say(query=said("SUCCEEDED", **another))
+        for query in (said("SUCCEEDED", outRefundNo="R999"), said("SUCCEEDED", refundAmt=201)):
+            service.say(query=query)
             clock.advance(HOUR)
             await Reconciler(service.pay, store, pace=Pace(clock=clock)).run_once(found.append)
 
