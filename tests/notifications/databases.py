@@ -16,7 +16,6 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async_engine
-from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 from payasync.notifications import Notification
@@ -118,18 +117,6 @@ def by_sqlalchemy(path: Path) -> Database:
     return Database(engine.begin, as_text, counting(path))
 
 
-def by_sqlalchemy_session(path: Path) -> Database:
-    """Return a database by SQLAlchemy's sessions."""
-    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool)
-
-    @contextmanager
-    def begin() -> Generator[Session]:
-        with Session(engine) as session, session.begin():
-            yield session
-
-    return Database(begin, as_text, counting(path))
-
-
 def counting_in(dsn: str) -> Callable[[str], int]:
     """Return what counts in a PostgreSQL database, whose table of effects it makes, where it may."""
     with psycopg.connect(dsn) as connection, suppress(errors.InsufficientPrivilege):
@@ -181,23 +168,13 @@ def asyncpg_engine(dsn: str) -> AsyncEngine:
     return create_async_engine("postgresql+asyncpg://", async_creator=creator, poolclass=NullPool)
 
 
-def by_sqlalchemy_asyncpg(dsn: str) -> Database:
-    """Return a database by SQLAlchemy's asynchronous connections."""
-    return Database(asyncpg_engine(dsn).begin, as_text, counting_in(dsn))
-
-
 def by_async_sessionmaker(dsn: str) -> Database:
     """Return a database by the sessions that SQLAlchemy's factory begins."""
     return Database(async_sessionmaker(asyncpg_engine(dsn)).begin, as_text, counting_in(dsn))
 
 
-IN_A_FILE: Final = [by_sqlite3, by_aiosqlite, by_sqlalchemy, by_sqlalchemy_session]
-IN_POSTGRES: Final = [
-    by_psycopg,
-    by_asyncpg,
-    by_sqlalchemy_asyncpg,
-    by_async_sessionmaker,
-]
+IN_A_FILE: Final = [by_sqlite3, by_aiosqlite, by_sqlalchemy]
+IN_POSTGRES: Final = [by_psycopg, by_asyncpg, by_async_sessionmaker]
 
 
 def credited_in(database: Database) -> Any:

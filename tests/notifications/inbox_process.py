@@ -1,47 +1,23 @@
-"""Uses an inbox in a process of its own; run as a program, with what to do, the journal, the path and a number."""
+"""Handles what is in an inbox in a process of its own; run as a program, with the journal and the path."""
 
 import asyncio
-import itertools
 import os
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync.notifications import Notification, Receiver
-from payasync.notifications.inbox import Inbox, Received
+from payasync.notifications.inbox import Inbox
 from payasync.notifications.postgres_inbox import PostgresInbox
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.storage import sqlite
 from tests.notifications.merchant import CREDENTIALS, SIGNED
 
-CALLERS: Final = 16
-
 
 def tell(word: object) -> None:
     """Write a line, at once and undivided."""
     os.write(1, f"{word}\n".encode())
-
-
-def received(key: str) -> Received:
-    """Return a notification as it comes."""
-    return Received(key=key, digest="a", raw=b"{}" * 100, received_at=datetime.now(UTC))
-
-
-async def keep(inbox: Inbox, life: int) -> None:
-    """Add one event after the other, and print each that was acknowledged, until killed."""
-    numbers = itertools.count()
-
-    async def caller() -> None:
-        for number in numbers:
-            await inbox.add(received(f"{life}-{number}"))
-            tell(f"{life}-{number}")
-
-    async with asyncio.TaskGroup() as callers:
-        for _ in range(CALLERS):
-            callers.create_task(caller())
 
 
 def begin(event: int | None) -> None:
@@ -75,7 +51,7 @@ async def all_have_one() -> None:
         await asyncio.sleep(0.005)
 
 
-async def dispatch(inbox: Inbox, _: int) -> None:
+async def dispatch(inbox: Inbox) -> None:
     """Handle notifications, and tell of each; while one is handled, a file in this folder stands for it."""
     receiver = Receiver(profile=SIGNED, credentials=CREDENTIALS, inbox=inbox, concurrency=4)
 
@@ -93,16 +69,10 @@ async def dispatch(inbox: Inbox, _: int) -> None:
     async with receiver:
         while await receiver.events("leased", limit=1) or await receiver.events("pending", limit=1):
             await receiver.settle()
-
-
-async def main(what: str, path: str, number: int) -> None:
-    """Do it."""
-    inbox: Inbox = PostgresInbox(path) if sys.argv[2] == "postgres" else SqliteInbox(path)
-    await {"keep": keep, "dispatch": dispatch}[what](inbox, number)
     await inbox.aclose()
 
 
 if __name__ == "__main__":
-    if sys.argv[2] == "log":
+    if sys.argv[1] == "log":
         sqlite.WAL_SINCE = (3, 0, 0)  # type: ignore[misc] # as if SQLite were new enough
-    asyncio.run(main(sys.argv[1], sys.argv[3], int(sys.argv[4])))
+    asyncio.run(dispatch(PostgresInbox(sys.argv[2]) if sys.argv[1] == "postgres" else SqliteInbox(sys.argv[2])))

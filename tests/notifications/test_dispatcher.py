@@ -80,26 +80,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("payasync.notifications.dispatcher.QUICK_SECONDS", float("inf"))
 
 
-@pytest.mark.usefixtures("quick")
-async def test_quick_events_are_claimed_many_at_a_time(tmp_path: Path) -> None:
-    """While handlers are quick, each claim takes more events than can begin, and no more handlers run together."""
-    async with opened(tmp_path, concurrency=2) as shop:
-        running, most = set[int | None](), list[int]()
-
-        @shop.receiver.on("payment")
-        async def end_soon(notification: Notification) -> None:
-            running.add(notification.id)
-            most.append(len(running))
-            await turns(3)
-            running.remove(notification.id)
-
-        await fill(shop.inbox, 200)
-        await shop.receiver.settle()
-
-        assert (2, 200) == (max(most), len(await shop.receiver.events("done", limit=1000)))
-        assert shop.inbox.calls["claim"] < 20
-
-
 async def test_slow_handlers_leave_events_to_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At first, and while handlers are slow, only as many events are claimed as can begin."""
     monkeypatch.setattr("payasync.notifications.dispatcher.QUICK_SECONDS", 0.0)
@@ -114,21 +94,6 @@ async def test_slow_handlers_leave_events_to_other_processes(tmp_path: Path, mon
         await shop.receiver.settle()
 
         assert (20, True) == (len(leased), max(leased) <= 4)
-
-
-async def test_old_events_are_forgotten_after_the_due_ones(tmp_path: Path) -> None:
-    """While events are due, no old ones are deleted: after a long pause, there may be many of both."""
-    async with opened(tmp_path, concurrency=2) as shop:
-        deletions = list[int]()
-
-        @shop.receiver.on("payment")
-        async def count(_: Notification) -> None:
-            deletions.append(shop.inbox.calls["forget"])
-
-        await fill(shop.inbox, 20)
-        await shop.receiver.settle()
-
-        assert (20, 0, 1) == (len(deletions), deletions[0], shop.inbox.calls["forget"])
 
 
 class Suspended:
@@ -362,14 +327,6 @@ async def test_end_that_is_cut_off_is_stored(tmp_path: Path) -> None:
         await closing
 
     assert (1, ["done"]) == (len(got), await left(shop))
-
-
-async def test_last_mark_and_the_end_are_stored_together(shop: Shop) -> None:
-    """The mark of the last handler does not take a transaction of its own."""
-    shop.recording(name="credit")
-
-    assert {"credit"} == (await shop.handled()).handled
-    assert (0, 1) == (shop.inbox.calls["handled"], shop.inbox.calls["finish"])
 
 
 class Late(Tampered):

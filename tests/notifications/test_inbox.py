@@ -12,7 +12,6 @@ from payasync.errors import InvalidArgumentError, StorageError
 from payasync.notifications.inbox import (
     ENDS,
     FORGET_BATCH,
-    MAX_AHEAD,
     REPLAYABLE,
     STATES,
     Added,
@@ -49,13 +48,6 @@ async def inbox(
         inbox = SqliteInbox(tmp_path / "inbox.db", clock=clock)
     yield inbox
     await inbox.aclose()
-
-
-def test_states_are_the_documented_ones() -> None:
-    """An event goes from pending to leased to an end. All ends but done and superseded can be replayed."""
-    assert ("pending", "leased", "done", "dead", "parked", "held", "superseded") == STATES
-    assert {"done", "dead", "parked", "held", "superseded"} == ENDS
-    assert {"dead", "parked", "held"} == REPLAYABLE
 
 
 async def claimed(inbox: Inbox, **facts: Any) -> Claim:
@@ -115,37 +107,6 @@ def test_headers_that_let_somebody_in_are_not_stored() -> None:
     assert SECRET not in f"{received!r} {event!r}"
 
 
-async def test_other_body_under_a_key_is_held(inbox: Inbox) -> None:
-    """A second body with the same key is stored once for a person, and not dispatched automatically."""
-    await claimed(inbox)
-    added = [await inbox.add(received(digest="b")), await inbox.add(received(digest="b"))]
-    (stored,) = await inbox.events("held")
-    by_its_old_name = await inbox.events("quarantined")
-
-    assert [Added.CONFLICT, Added.AGAIN] == added
-    assert "event 1 came with the same key and another body" == stored.reason
-    assert ([stored], 2, None, 0) == (by_its_old_name, stored.id, stored.due, stored.attempts)
-    assert [] == await inbox.claim(10, LEASE)
-
-
-async def test_claim_is_of_the_event_as_it_is_now(inbox: Inbox, clock: Clock) -> None:
-    """A claim has the event's attempts, its handlers that are done, also after a replay, and the end of the lease."""
-    first = await claimed(inbox)
-    await inbox.handled(first, "shop:paid")
-    await inbox.finish(first, "pending", "OSError: no")
-    now = clock.advance(1)
-    (second,) = await inbox.claim(1, LEASE)
-    await inbox.finish(second, "dead")
-    await inbox.replay(1)
-    (third,) = await inbox.claim(1, LEASE)
-
-    assert (1, 2, 1) == (first.event.attempts, second.event.attempts, third.event.attempts)
-    assert first.fence < second.fence < third.fence
-    assert ("leased", now + timedelta(seconds=LEASE)) == (second.event.state, second.event.due)
-    assert (frozenset({"shop:paid"}), "OSError: no") == (second.event.handled, second.event.reason)
-    assert (second.event.handled, "") == (third.event.handled, third.event.reason)
-
-
 async def test_backlog_shows_what_is_undelivered_and_late(inbox: SqliteInbox | PostgresInbox, clock: Clock) -> None:
     """`backlog` counts events that wait or need a person. The age is that of the oldest undelivered event.
 
@@ -173,134 +134,6 @@ async def test_backlog_shows_what_is_undelivered_and_late(inbox: SqliteInbox | P
         == await inbox.backlog()
     )
     assert ["merchant:0", "merchant:1"] == [each.key for each in await inbox.events() if each.of_another]
-
-
-@pytest.mark.parametrize("state", sorted(ENDS))
-async def test_handlers_that_are_done_are_those_of_the_key(inbox: Inbox, state: State) -> None:
-    """A claim names the handlers that are done for any event of its key, unless that event is done or superseded."""
-    first = await claimed(inbox)
-    await inbox.handled(first, "credit")
-    await inbox.finish(first, state)
-    await inbox.add(received(digest="b"))
-    await inbox.replay(2)
-    await inbox.add(received("payment:2"))
-    second, other = await inbox.claim(2, LEASE)
-    await inbox.handled(second, "mail")
-    await inbox.finish(second, "pending", "why", 0)
-    (again,) = await inbox.claim(1, LEASE)
-
-    credited = frozenset({"credit"} if state in REPLAYABLE else ())
-    assert (credited, frozenset()) == (second.event.handled, other.event.handled)
-    assert {"mail", *credited} == again.event.handled
-
-
-async def test_handlers_that_are_done_are_those_of_a_confirmed_key(inbox: Inbox) -> None:
-    """After an event has got the key of a confirmed state, `read` names the handlers of a held one, too."""
-    first = await claimed(inbox, key="confirmed:1")
-    await inbox.finish(first, "held", handler="credit")
-    second = await confirmed(inbox, 2, fact=None)
-
-    assert (frozenset(), frozenset({"credit"})) == (second.event.handled, (await inbox.read(second)).event.handled)
-
-
-async def test_clocks_that_differ_a_little_change_nothing(inbox: Inbox, clock: Clock) -> None:
-    """Clocks that differ by less than a minute restart no wait."""
-    claim = await claimed(inbox)
-    await inbox.finish(claim, "pending", "later", 30)
-    clock.advance(-MAX_AHEAD)
-    found = [await inbox.claim(1, LEASE)]
-    for seconds in (MAX_AHEAD + 29, 1):
-        clock.advance(seconds)
-        found.append(await inbox.claim(1, LEASE))
-
-    assert [0, 0, 1] == [len(each) for each in found]
-
-
-async def test_replay_leaves_an_event_beside_another_of_its_key(inbox: Inbox) -> None:
-    """An event is not replayed while another of its key is pending or leased, and not changed.
-
-    After the other one is done, a person can replay it by its number. A replay of all events leaves it.
-    """
-    await inbox.finish(await claimed(inbox), "dead", "why")
-    await inbox.add(received(digest="b"))
-    replayed = [await inbox.replay(1), await inbox.replay(2)]
-    (claim,) = await inbox.claim(1, LEASE)
-    replayed.append(await inbox.replay(2))
-    states = [event.state for event in await inbox.events()]
-    await inbox.finish(claim, "done")
-    await inbox.add(received(digest="c"))
-    later = [await inbox.replay(3, unless_done=True), await inbox.replay(3), await inbox.replay(2)]
-
-    assert ([True, False, False], ["leased", "held"]) == (replayed, states)
-    assert [False, True, False] == later
-    assert ["done", "superseded", "pending"] == [event.state for event in await inbox.events()]
-
-
-async def test_event_that_is_held_again_releases_nothing_beside_a_done_one(inbox: Inbox) -> None:
-    """After an event of a key is done, only a person gets another of them dispatched."""
-    await inbox.finish(await claimed(inbox), "done")
-    for digest in "bc":
-        await inbox.add(received(digest=digest))
-    await inbox.replay(2)
-    (claim,) = await inbox.claim(1, LEASE)
-    await inbox.finish(claim, "held")
-
-    assert ["done", "held", "held"] == [event.state for event in await inbox.events()]
-
-
-@pytest.mark.parametrize("sends", [1, 2])
-async def test_copies_of_an_event_that_waits_for_a_query_are_not_stored(inbox: Inbox, sends: int) -> None:
-    """While a verified event without its key waits, the inbox has as many copies of it as there were sends.
-
-    Other bodies, keys and hints are no copies. After its end, the event may be true of a later send.
-    """
-    facts: dict[str, Any] = {"verified": True, "sends": sends}
-    await inbox.own(await claimed(inbox, key="hint:1"), "hint:1:1")
-    claims = list[Claim]()
-    for _ in range(sends):
-        claims.append(await claimed(inbox, **facts))
-        await inbox.own(claims[-1], f"payment:1:{claims[-1].event.id}")
-    again = [await inbox.add(received(**facts)) for _ in range(3)]
-    others = [received(f"payment:{sends}1", **facts), received(digest="b", **facts)]
-    new = [await inbox.add(other) for other in others]
-    await inbox.finish(claims[0], "done")
-
-    assert ([Added.AGAIN] * 3, [Added.NEW] * 2) == (again, new)
-    assert [Added.CONFLICT, Added.NEW] == [await inbox.add(received(**facts)), await inbox.add(received("hint:1"))]
-
-
-async def test_replayed_event_may_be_of_a_kind_from_now_on(inbox: Inbox) -> None:
-    """An event that is replayed with a kind gets the key that a redelivery has.
-
-    One that has come again under its new key is not replayed, and does not change.
-    """
-    await inbox.finish(await claimed(inbox, key="weak:a", weak=True), "parked")
-    replayed = await inbox.replay(1, received("payment:1", kind="payment", weak=False))
-    event = await only(inbox)
-    facts = (event.state, event.kind, event.key, event.weak)
-
-    assert (True, ("pending", "payment", "payment:1", False)) == (replayed, facts)
-    assert Added.AGAIN == await inbox.add(received("payment:1", kind="payment"))
-    await inbox.claim(1, LEASE)
-    await inbox.finish(await claimed(inbox, key="weak:b", weak=True), "parked", "why")
-    before = await inbox.events()
-    again = await inbox.replay(2, received("payment:1", kind="payment"))
-    unknown = await inbox.replay(3, received("payment:3", kind="payment"))
-
-    assert (False, False, before) == (again, unknown, await inbox.events())
-
-
-async def test_listing_goes_page_by_page(inbox: Inbox) -> None:
-    """`events` returns pages by `limit` and `after`, of all events or of one state."""
-    for number in range(5):
-        claim = await claimed(inbox, key=str(number))
-        await inbox.finish(claim, "dead" if number % 2 else "done")
-    pages = [await inbox.events(limit=2), await inbox.events(limit=2, after=2), await inbox.events(limit=2, after=4)]
-    dead = [await inbox.events("dead", limit=1), await inbox.events("dead", after=2)]
-
-    assert [[1, 2], [3, 4], [5]] == [[event.id for event in page] for page in pages]
-    assert [[2], [4]] == [[event.id for event in page] for page in dead]
-    assert [] == await inbox.events("parked")
 
 
 @pytest.mark.parametrize("verified", [True, False])
@@ -334,25 +167,6 @@ async def test_what_was_confirmed_is_never_forgotten(inbox: Inbox, clock: Clock)
     assert {"done", "superseded"} == {each.state for each in events if each.raw == b""}
 
 
-async def test_key_of_what_has_no_signed_time_is_never_forgotten(inbox: Inbox, clock: Clock) -> None:
-    """The key of an event without a signed time stays, because it verifies at any time; its payload is deleted."""
-    facts: dict[str, Any] = {"verified": True, "lasting": True, "headers": {"Webhook-Id": "1"}, "kind": "payment"}
-    for key in ("done", "dead", "leased"):
-        claim = await claimed(inbox, key=key, **facts)
-        if key != "leased":
-            await inbox.finish(claim, cast("Any", key))
-    before = await inbox.events()
-    forgotten = [await inbox.forget(START), await inbox.forget(clock.advance(1)), await inbox.forget(clock.advance(1))]
-    events = await inbox.events()
-    again = [await inbox.add(received("done", **facts)), await inbox.add(received("done", digest="b", **facts))]
-
-    assert [0, 0, 0] == forgotten
-    assert [(b"", {})] == [(each.raw, each.headers) for each in events if each.state == "done"]
-    assert [each for each in before if each.state != "done"] == [each for each in events if each.state != "done"]
-    assert [Added.AGAIN, Added.CONFLICT] == again
-    assert not await inbox.replay(events[0].id)
-
-
 @pytest.mark.parametrize("prefix", ["", "held:"])
 @pytest.mark.parametrize("state", sorted(REPLAYABLE))
 async def test_done_event_stays_beside_one_that_can_be_replayed(
@@ -373,15 +187,6 @@ async def test_done_event_stays_beside_one_that_can_be_replayed(
     forgotten.append(await inbox.forget(clock.advance(1)))
 
     assert [0, 2] == forgotten
-
-
-async def test_numbers_are_never_used_again(inbox: Inbox, clock: Clock) -> None:
-    """The inbox never uses the id of a deleted event again."""
-    await inbox.finish(await claimed(inbox), "done")
-    await inbox.forget(clock.advance(1))
-    await inbox.add(received())
-
-    assert 2 == (await only(inbox)).id
 
 
 @pytest.mark.long

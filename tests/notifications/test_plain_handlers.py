@@ -5,7 +5,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from payasync import ConfigurationError
 from payasync.clocks import Clocks, use_clocks
 from payasync.notifications import Notification, SqliteInbox
 from tests.inside import turns, until
-from tests.notifications.databases import EFFECT, IN_A_FILE, Database, by_aiosqlite, by_sqlite3, connected, plainly
+from tests.notifications.databases import EFFECT, IN_A_FILE, Database, by_aiosqlite, by_sqlite3, plainly
 from tests.notifications.merchant import PAID, Clock, Shop, opened
 
 LONG: Final = 30
@@ -400,38 +400,6 @@ async def test_whole_transaction_has_one_thread(driver: Callable[[Path], Databas
         assert ("done", 0, 1, 1) == (event.state, undone, database.count(), database.marks())
         assert called[::2] == called[1::2]
         assert threading.current_thread() not in threads
-
-
-class Both:
-    """A context manager of both kinds: `with` gives a plain connection."""
-
-    def __init__(self, path: Path) -> None:
-        self._plain = ExitStack()
-        self._path = path
-
-    def __enter__(self) -> Any:
-        return self._plain.enter_context(connected(self._path))
-
-    def __exit__(self, *error: Any) -> Any:  # noqa: PYI036 - as an ExitStack takes it
-        return self._plain.__exit__(*error)
-
-    async def __aenter__(self) -> Any:
-        raise AssertionError("a plain function gets the plain connection")
-
-    async def __aexit__(self, *error: object) -> None:
-        raise AssertionError("a plain function gets the plain connection")
-
-
-async def test_plain_transaction_is_entered_plainly(tmp_path: Path) -> None:
-    """If a context manager is of both kinds, a plain function's transaction enters it with `with`."""
-    database = by_sqlite3(tmp_path / "shop.db")
-    async with opened(tmp_path) as shop:
-
-        @shop.receiver.on("payment", transaction=partial(Both, tmp_path / "shop.db"))
-        def credit(_: Notification, connection: Any) -> None:
-            plainly(connection, EFFECT)
-
-        assert ("done", 1) == ((await shop.handled()).state, database.count())
 
 
 @asynccontextmanager
