@@ -1,8 +1,8 @@
 """The dispatcher's loop, which claims and handles events under leases until it is closed."""
 
 import asyncio
-import itertools
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -204,6 +204,26 @@ async def test_lease_is_extended_before_a_handler(tmp_path: Path) -> None:
         assert ("done", [1, 1], 1) == (state, [len(each) for each in got], shop.inbox.calls["extend"])
 
 
+async def test_receivers_that_share_an_inbox_handle_each_event_once(tmp_path: Path) -> None:
+    """If four receivers share an inbox, each event is handled once, and each receiver handles some."""
+    async with AsyncExitStack() as stack:
+        shops = [await stack.enter_async_context(opened(tmp_path, concurrency=4)) for _ in range(4)]
+        got = [list[int | None]() for _ in shops]
+
+        async def handle(notification: Notification, handled: list[int | None]) -> None:
+            handled.append(notification.id)
+            await until(lambda: all(got))
+
+        for shop, handled in zip(shops, got, strict=True):
+            shop.receiver.on("*")(partial(handle, handled=handled))
+        await fill(shops[0].inbox, 60)
+        await asyncio.gather(*(each.receiver.settle() for each in shops))
+        events = await shops[0].inbox.events()
+
+        assert list(range(1, 61)) == sorted(each or 0 for one in got for each in one)
+        assert {("done", 1)} == {(each.state, each.attempts) for each in events}
+
+
 async def test_event_begins_before_the_end_of_another_is_stored(tmp_path: Path) -> None:
     """A handler that has ended makes room for the next event, also while the inbox has yet to store its end."""
     async with opened(tmp_path, concurrency=1) as shop:
@@ -299,20 +319,6 @@ async def test_closing_gives_back_what_has_not_begun(tmp_path: Path) -> None:
             await closing
 
         assert set(hanging) == {each.id for each in leased}
-
-
-async def test_closing_gives_back_what_is_about_to_begin(tmp_path: Path) -> None:
-    """If a shutdown cancels the extension of a lease before the handler begins, the event is due again immediately."""
-    ticks = itertools.count(step=100.0)
-    use_clocks(Clocks(boot=lambda: next(ticks)))
-    async with opened(tmp_path) as shop:
-        got = shop.recording()
-        shop.inbox.gates["extend"] = asyncio.Event()
-        await shop.take()
-        await until(lambda: shop.inbox.calls["extend"])
-        await shop.receiver.aclose(grace=0)
-
-    assert ([], ["pending"]) == (got, await left(shop))
 
 
 async def test_end_that_is_cut_off_is_stored(tmp_path: Path) -> None:

@@ -464,15 +464,3 @@ async def test_copy_that_lost_its_lease_calls_no_handler(tmp_path: Path) -> None
         await settling
 
         assert [None] == [each.event for each in got]
-
-
-async def test_redelivery_beside_a_send_that_is_refused_is_a_copy(tmp_path: Path) -> None:
-    """If a handled event comes again while its refund is sent again, and that send is refused, it calls no handler."""
-    async with sending(tmp_path, REFUND, ENDED) as shop:
-        await shop.notified()
-        async with shop.refusing():
-            waiting = await shop.notified()
-        await ended(shop)
-
-        assert ("pending", ["done", "superseded"]) == (waiting.state, await shop.states())
-        assert ["failed"] == shop.heard

@@ -302,21 +302,6 @@ async def test_signed_response_is_no_notification(tmp_path: Path) -> None:
         assert {"held"} == set(await shop.states())
 
 
-async def test_person_says_the_kind_of_an_event_without_a_name(tmp_path: Path) -> None:
-    """A genuine event without a name is handled after a person has replayed it with its kind."""
-    async with opened(tmp_path, verifier=lambda _raw, _headers: True) as shop:
-        got = shop.recording()
-        held = await shop.received(b'{"data":{"outTradeNo":"T1","status":"SBX_PAID"}}', {}, "payment")
-        await shop.receiver.replay_all("held")
-        again = await shop.last()
-        await shop.receiver.replay(held.id, kind="payment")
-        await shop.last()
-
-        assert ("held", "held") == (held.state, again.state)
-        assert "kind" in held.reason
-        assert ["payment"] == [each.kind for each in got]
-
-
 NUMBERED: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "payment": ({**PAID}, "outTradeNo"),
     "refund": ({**REFUNDED}, "outRefundNo"),
@@ -362,22 +347,6 @@ async def test_key_of_all_merchants_proves_no_merchant(tmp_path: Path) -> None:
 
         assert {order: False, "T9": True} == {each.out_trade_no: each.verified for each in got}
         assert ["done", "pending", "done"] == await shop.states()
-
-
-@pytest.mark.parametrize("key", [("status",), ("note",), ()])
-async def test_confirmed_state_is_one_event_with_a_key_of_all_merchants(key: tuple[str, ...], tmp_path: Path) -> None:
-    """With a key of all merchants, all events about one order that the service confirms as paid are one event.
-
-    The first one is handled twice, because its handler fails. Another merchant may have caused the others.
-    """
-    async with hinted(tmp_path, shared(shaped(id={"payment": key}))) as shop:
-        got, order = shop.recording(fails=1), await shop.sandbox.given.paid_order(total_amt=450)
-        for number, status in enumerate(["SBX_PAID", "SBX_PAID", "SBX_CLOSED", "SBX_PENDING"]):
-            await shop.take({**PAID, "outTradeNo": order, "status": status, "note": f"N{number}"})
-            await shop.later(0, 61, 61, 61)
-
-        assert {"done"} == set(await shop.states())
-        assert [f'confirmed:payment:["{order}","SBX_PAID"]'] * 2 == [each.dedup_key for each in got]
 
 
 async def test_handler_that_is_done_is_not_called_for_another_hint(tmp_path: Path) -> None:

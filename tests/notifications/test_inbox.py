@@ -136,6 +136,36 @@ async def test_backlog_shows_what_is_undelivered_and_late(inbox: SqliteInbox | P
     assert ["merchant:0", "merchant:1"] == [each.key for each in await inbox.events() if each.of_another]
 
 
+async def test_event_that_is_held_again_releases_nothing_beside_a_done_one(inbox: Inbox) -> None:
+    """After an event of a key is done, only a person gets another of them dispatched."""
+    await inbox.finish(await claimed(inbox), "done")
+    for digest in "bc":
+        await inbox.add(received(digest=digest))
+    await inbox.replay(2)
+    (claim,) = await inbox.claim(1, LEASE)
+    await inbox.finish(claim, "held")
+
+    assert ["done", "held", "held"] == [event.state for event in await inbox.events()]
+
+
+async def test_handlers_that_are_done_are_those_of_the_key(inbox: Inbox) -> None:
+    """A claim names the handlers that are done for any event of its key, unless that event is done or superseded."""
+    for number, state in enumerate(sorted(ENDS)):
+        await inbox.finish(await claimed(inbox, key=state), state, handler="credit")
+        await inbox.add(received(state, "b"))
+        await inbox.replay(2 * number + 2)
+        (second,) = await inbox.claim(1, LEASE)
+
+        assert (state in REPLAYABLE) is ("credit" in second.event.handled), state
+
+
+async def test_hint_that_waits_for_a_query_is_stored_again(inbox: Inbox) -> None:
+    """While a hint waits for a query, the same one is no copy of it: it may be true of a later state."""
+    await inbox.own(await claimed(inbox, key="hint:1"), "hint:1:1")
+
+    assert Added.NEW == await inbox.add(received("hint:1"))
+
+
 @pytest.mark.parametrize("verified", [True, False])
 async def test_what_is_forgotten(inbox: Inbox, clock: Clock, *, verified: bool) -> None:
     """`forget` deletes old done and superseded events, and old unverified ones that ended. Others stay for a person.
@@ -245,52 +275,6 @@ async def known(inbox: Inbox, key: str, fact: str | None = FACT) -> dict[str | N
     return dict((await claimed(inbox, key=key, verified=True, fact=fact)).known)
 
 
-async def test_handlers_of_a_fact_are_known(inbox: Inbox) -> None:
-    """A lease says which handlers have got the event's fact, and whether they got it from a verified event.
-
-    An empty name stands for all handlers of an event that is done.
-    """
-    hint = await confirmed(inbox)
-    for name in ("credit confirmed:1", "mail confirmed:1"):
-        await inbox.handled(hint, name)
-    await inbox.finish(hint, "dead")
-    first = await claimed(inbox, key="webhook:1", verified=True, fact=FACT)
-    await inbox.handled(first, "mail")
-    before = await known(inbox, "webhook:2")
-    await inbox.finish(first, "done")
-
-    assert {"credit": False, "mail": False} == first.known
-    assert {"credit": False, "mail": True} == before
-    assert {**before, "": True} == await known(inbox, "webhook:6")
-    assert {} == await known(inbox, "webhook:3", "payment:paid:T3") == await known(inbox, "webhook:4", None)
-
-
-@pytest.mark.parametrize("key", ["webhook:1", "confirmed:1:1"])
-async def test_end_records_the_last_handler(inbox: Inbox, key: str) -> None:
-    """The end of a lease records the last handler, unless the lease is lost."""
-    verified = key.startswith("webhook")
-    lost = await claimed(inbox, key="hint:1")
-    await inbox.own(lost, key, fact=FACT, verified=verified)
-    await inbox.finish(lost, "pending", handler="credit")
-    again = (await inbox.claim(1, LEASE))[0]
-    ended = [await inbox.finish(each, "done", handler=name) for each, name in ((lost, "pay"), (again, "mail"))]
-    handled = (await inbox.events())[0].handled
-
-    assert ([False, True], ["credit", "mail"]) == (ended, sorted(handled))
-    assert {"credit": verified, "mail": verified, "": verified} == await known(inbox, "webhook:2")
-
-
-async def test_events_of_a_fact_are_handled_one_after_the_other(inbox: Inbox) -> None:
-    """A lease says that another event of the fact is leased, if a query has confirmed one of the two."""
-    hint = await confirmed(inbox)
-    verified = await known(inbox, "webhook:1")
-    read = await inbox.read(hint)
-    await inbox.finish(hint, "done")
-
-    assert [[None], [None]] == [list(verified), list(read.known)]
-    assert {"": False} == await known(inbox, "webhook:2")
-
-
 @pytest.mark.parametrize("interrupted", [False, True])
 async def test_one_of_two_events_of_a_fact_waits(inbox: Inbox, *, interrupted: bool) -> None:
     """If a verified event and a confirmed one are leased together, only one waits, until the other one has ended.
@@ -320,17 +304,6 @@ async def test_first_confirmed_event_of_a_fact_waits(inbox: Inbox, order: int) -
 
     assert ({1: True, 2: order < 0}, False) == (owned, barred)
     assert await inbox.own(claims[1], "confirmed:1:2", fact=FACT)
-
-
-async def test_one_verified_event_is_the_copy_of_a_confirmed_one(inbox: Inbox) -> None:
-    """Of verified events that were leased together after a confirmed one of their fact, one is its copy."""
-    await inbox.finish(await confirmed(inbox), "done", handler="credit confirmed:1")
-    first, second, third = [await claimed(inbox, key=f"webhook:{each}", verified=True, fact=FACT) for each in range(3)]
-    await inbox.finish(third, "pending")
-    copies = [await inbox.handled(each, "credit", as_copy=True) for each in (third, first, second, third)]
-    handled = [each.handled for each in await inbox.events(after=1)]
-
-    assert ([False, True, None, False], [["credit"], [], []]) == (copies, [list(each) for each in handled])
 
 
 @pytest.mark.parametrize(("state", "fact"), [("held", FACT), ("held", None), ("dead", FACT), ("parked", FACT)])

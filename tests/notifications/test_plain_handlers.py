@@ -189,24 +189,6 @@ async def test_lease_that_was_lost_calls_nothing_twice_at_once(tmp_path: Path, *
     assert ("done", 1 + fails) == (event.state, handler.calls)
 
 
-def test_thread_that_outlives_its_loop_is_waited_for(tmp_path: Path) -> None:
-    """If a receiver is used in a second loop, a plain function is called again only after its first call has ended."""
-    shop = Shop(tmp_path, lease=30)
-
-    async def go_on() -> str:
-        async with asyncio.timeout(LONG), shop.receiver:
-            while (await shop.receiver.events())[0].attempts < 2:
-                shop.clock.advance(31)
-            await turns(1000)
-            handler.go.set()
-            return (await shop.last()).state
-
-    handler = asyncio.run(begun(shop))
-    state = asyncio.run(go_on())
-
-    assert ("done", 2, 1) == (state, handler.calls, handler.most)
-
-
 @pytest.mark.parametrize("is_lost", [False, True])
 @pytest.mark.parametrize("new", [lambda handler: handler.__call__, partial], ids=["method", "partial"])
 async def test_thread_that_outlives_its_receiver_is_waited_for(

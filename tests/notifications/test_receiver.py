@@ -155,16 +155,6 @@ async def test_events_are_listed(shop: Shop) -> None:
         await shop.receiver.events(cast("Any", "lost"))
 
 
-async def test_replay_wants_a_number(shop: Shop) -> None:
-    """If the argument of `replay` is no event's number, the error says to take it from `events()`."""
-    wrong: tuple[Any, ...] = (None, "1", 1.0)
-    for number in wrong:
-        with pytest.raises(InvalidArgumentError, match=r"event_id must be .* from events\(\)") as refused:
-            await shop.receiver.replay(number)
-
-        assert ("event_id", False) == (refused.value.field, "leave it out" in str(refused.value))
-
-
 async def test_listing_dispatches_nothing(tmp_path: Path) -> None:
     """A receiver that only lists or replays events handles none of them. After `async with`, it is closed."""
     async with opened(tmp_path) as other:

@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 from standardwebhooks import Webhook
 
-from payasync import ABSENT, Credentials, Profile, QueryRefund, Secret, Session
+from payasync import ABSENT, Credentials, Profile, QueryRefund, Session
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError
 from payasync.notifications import Notification, parse
 from payasync.notifications.ingest import build_received
@@ -119,20 +119,6 @@ def test_several_signatures() -> None:
 
     assert verified([forged] * (MOST_SIGNATURES - 1) + [right]).verified
     assert "X-Signature" == refusal([forged] * MOST_SIGNATURES + [right])[0]
-
-
-@pytest.mark.parametrize("encoding", ["hex", "HEX", "base64", "base64-percent"])
-def test_signatures_of_two_keys_in_one_line(encoding: Any) -> None:
-    """While keys rotate, the old or the new key verifies, in each encoding, also if a server has joined the lines."""
-    scheme = SortedPairs(algorithm="hmac-sha256", encoding=encoding)
-    right, other = (scheme.text_signer(Secret(key))(BODY) for key in (KEY, "service key number 2"))
-    forms = {"X-Signature": "{}, {}", "X-Signature:v0": "v0={},{}"}
-    headers = [(SignedHeader(signature=place), form) for place, form in forms.items()]
-    for header, form in (*headers, (PLAIN, "sha256={},sha256={}")):
-        profile = evolve(shaped(header=header), signature=scheme)
-        for pair in ((right, other), (other, right)):
-            assert verified({"X-Signature": form.format(*pair)}, profile=profile).verified
-        assert header.signature == refusal({"X-Signature": form.format(other, other)}, profile=profile)[0]
 
 
 def test_time_and_nonce_in_headers() -> None:

@@ -211,14 +211,6 @@ def test_body_that_is_not_the_services() -> None:
         assert (MISMATCH in str(error)) is (reason == WRONG)
 
 
-def test_value_that_the_profile_refuses_is_named() -> None:
-    """If the profile refuses a value, the error names the field and the setting, and does not call it forged."""
-    assert refusal({"data": signed(vip=True)}).reason == (
-        "cannot be checked: data.vip holds true or false, which the profile's signature refuses: if the service signs "
-        'that, set signature.booleans = "json"'
-    )
-
-
 VALUES: Final = {
     "null": ({}, '"note":null,"vip":1', "vip=1"),
     "null as a text": ({"skip_null": False}, '"note":null,"vip":1', "note=null&vip=1"),
