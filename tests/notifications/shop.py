@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
-from attrs import define, evolve, field
+from attrs import define, evolve
 
 from payasync import Profile, Session, SignedHeader, SortedPairs
 from payasync.clocks import Pace
@@ -126,7 +126,6 @@ class Shop:
         receiver: Takes notifications.
         books: What has come of them.
         url: Below it stand the addresses for notifications, one for each kind.
-        answers: The status of each answer that the receiver gave, in their order.
     """
 
     sandbox: Sandbox
@@ -134,7 +133,6 @@ class Shop:
     receiver: Receiver
     books: Books
     url: str = ""
-    answers: list[int] = field(factory=list)
 
     async def place(self, out_trade_no: str = ORDER) -> OrderResponse:
         """Place an order."""
@@ -162,12 +160,6 @@ class Shop:
             await self.sandbox.clock.advance(seconds=wait)
             await self.settle()
 
-    async def notify(self, request: web.Request) -> web.StreamResponse:
-        """Answer a notification."""
-        answer = await self.receiver.aiohttp_handler(request)
-        self.answers.append(answer.status)
-        return answer
-
 
 def order(out_trade_no: str, notify_url: str) -> PlaceOrder:
     """Return a request for an order that any service takes."""
@@ -194,13 +186,12 @@ def refund(out_refund_no: str, out_trade_no: str, notify_url: str) -> CreateRefu
 
 
 @asynccontextmanager
-async def opened(profile: Profile, folder: Path, **settings: Any) -> AsyncGenerator[Shop]:
+async def opened(profile: Profile, folder: Path) -> AsyncGenerator[Shop]:
     """Open a shop with its books.
 
     Args:
         profile: What the service does.
         folder: Its inbox and its books stand there.
-        settings: Arguments of the receiver.
     """
     async with Sandbox(profile, clock="frozen") as sandbox, sandbox.session() as pay:
         shop = Shop(
@@ -212,7 +203,6 @@ async def opened(profile: Profile, folder: Path, **settings: Any) -> AsyncGenera
                 inbox=SqliteInbox(folder / "inbox.db"),
                 session=pay,
                 pace=AT_ONCE,
-                **settings,
             ),
             books=Books(folder / "books.db"),
         )
@@ -225,7 +215,7 @@ async def opened(profile: Profile, folder: Path, **settings: Any) -> AsyncGenera
 async def served(shop: Shop) -> AsyncGenerator[None]:
     """Serve a shop's addresses for notifications."""
     application = web.Application()
-    application.router.add_post("/notify/{kind}", shop.notify)
+    application.router.add_post("/notify/{kind}", shop.receiver.aiohttp_handler)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:

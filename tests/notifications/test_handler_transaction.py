@@ -17,7 +17,6 @@ import pytest
 from attrs import evolve
 from psycopg.conninfo import make_conninfo
 from sqlalchemy import create_engine
-from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 from sqlalchemy.pool import NullPool
 
@@ -28,7 +27,6 @@ from tests.inside import until
 from tests.notifications.databases import (
     IN_POSTGRES,
     Database,
-    asyncpg_connection,
     by_psycopg,
     by_sqlite3,
     connected,
@@ -87,15 +85,17 @@ async def test_receiver_has_the_effect_once(database: Database, shop: Shop) -> N
     assert ("pending", "done", [1], 1) == (first.state, second.state, handled, database.count())
 
 
-async def test_two_handlers_of_one_event_have_both_effects(shop: Shop, tmp_path: Path) -> None:
-    """A mark belongs to one handler: two handlers of an event in one database both have their effects."""
+async def test_mark_is_of_a_handler_an_event_and_a_merchant(tmp_path: Path) -> None:
+    """Two handlers of an event in one database both have their effects, and so has order T1 of two merchants."""
     database = by_sqlite3(tmp_path / "shop.db")
-    for name in ("one", "two"):
-        shop.receiver.on("payment", name=name, transaction=database.begin)(credited_in(database))
-    await shop.handled()
-    await shop.handled({**PAID, "status": "SBX_CLOSED"})
+    for merchant in ("M1", "M2"):
+        async with opened(tmp_path / merchant, credentials=evolve(CREDENTIALS, merchant_id=merchant)) as shop:
+            for name in ("one", "two"):
+                shop.receiver.on("payment", name=name, transaction=database.begin)(credited_in(database))
+            await shop.handled()
+            await shop.handled({**PAID, "status": "SBX_CLOSED"})
 
-    assert 4 == database.count()
+    assert 8 == database.count()
 
 
 async def test_effect_is_committed_once_after_a_lost_lease(tmp_path: Path) -> None:
@@ -117,17 +117,6 @@ async def test_effect_is_committed_once_after_a_lost_lease(tmp_path: Path) -> No
 
         assert (1, [0, 1], "done") == (database.count(), [len(each) for each in mailed], done.state)
         assert [done] == await first.receiver.events()
-
-
-async def test_two_merchants_share_a_database(tmp_path: Path) -> None:
-    """If two merchants share a database, order T1 of each has its effect."""
-    database = by_sqlite3(tmp_path / "shop.db")
-    for merchant in ("M1", "M2"):
-        async with opened(tmp_path / merchant, credentials=evolve(CREDENTIALS, merchant_id=merchant)) as shop:
-            shop.receiver.on("payment", transaction=database.begin)(credited_in(database))
-            await shop.handled()
-
-    assert 2 == database.count()
 
 
 @pytest.mark.parametrize("result", [None, "DONE", "INSERT", -1, 2])
@@ -269,10 +258,6 @@ def swallowing(path: Path) -> Begin:
 
 WRONG: Final[dict[str, tuple[Callable[[Path], Any], str]]] = {
     "sessions": (lambda path: sessionmaker(create_engine(f"sqlite:///{path}", poolclass=NullPool)), LOST),
-    "asynchronous sessions": (
-        lambda path: async_sessionmaker(create_async_engine(f"sqlite+aiosqlite:///{path}", poolclass=NullPool)),
-        LOST,
-    ),
     "aiosqlite's connections": (lambda path: lambda: aiosqlite.connect(path), LOST),
     "each statement is committed": (autocommit, LEFT),
     "errors are committed": (committing_always, LEFT),
@@ -295,23 +280,6 @@ async def test_what_is_no_transaction_is_refused(
         await HandlerTransaction(wrong(path)).check()
 
     assert ("transaction", 0) == (caught.value.field, marked(path))
-
-
-async def test_server_commits_each_statement(postgres_dsn: str) -> None:
-    """If an asyncpg connection commits each statement, `check` raises `ConfigurationError` and leaves no mark."""
-
-    @asynccontextmanager
-    async def begin() -> AsyncGenerator[Any]:
-        connection = await asyncpg_connection(postgres_dsn)  # outside of a transaction, as asyncpg's pool gives it
-        try:
-            yield connection
-        finally:
-            await connection.close()
-
-    with pytest.raises(ConfigurationError, match=LEFT):
-        await HandlerTransaction(begin).check()
-
-    assert 0 == by_psycopg(postgres_dsn).marks()
 
 
 def marked(path: Path) -> int:

@@ -91,7 +91,6 @@ async def test_log_says_once_why_an_event_is_held(
     assert ["signature"] * 2 * bool(late) == refused
 
 
-@pytest.mark.parametrize("in_body", [False, True])
 @pytest.mark.parametrize(
     ("whose", "data", "later"),
     [
@@ -107,8 +106,6 @@ async def test_each_held_event_of_the_merchant_is_a_warning(
     whose: Literal["shared", "merchant"],
     data: dict[str, str],
     later: str,
-    *,
-    in_body: bool,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -117,7 +114,7 @@ async def test_each_held_event_of_the_merchant_is_a_warning(
     An event may be another's if it names another, or if it names nobody and all merchants share the key.
     """
     caplog.set_level("INFO", "payasync.notifications")
-    async with opened(tmp_path, profile=shared(IN_BODY if in_body else SIGNED, whose)) as shop:
+    async with opened(tmp_path, profile=shared(IN_BODY, whose)) as shop:
         for number in ("T.1", "T.2", "T.3"):  # the profile's identifier has no dot
             await shop.take({**PAID, **data, "outTradeNo": number})
 

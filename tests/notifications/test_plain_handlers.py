@@ -315,24 +315,6 @@ async def test_plain_function_that_raises_is_called_again(
     assert isinstance(error, StopIteration) or "in fail_once" in caplog.text
 
 
-class Calls:
-    """What is called, in which thread."""
-
-    def __init__(self) -> None:
-        self.threads = list[threading.Thread]()
-
-    async def credit(self, notification: Notification) -> None:
-        """Need the loop, and fail once."""
-        await asyncio.sleep(0)
-        self.threads.append(threading.current_thread())
-        if notification.attempt == 1:
-            raise ValueError("not now")
-
-    async def __call__(self, notification: Notification) -> None:
-        """Do the same."""
-        await self.credit(notification)
-
-
 def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a plain function that calls another one, as decorators do."""
 
@@ -342,15 +324,26 @@ def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-@pytest.mark.parametrize("made", [lambda it: wrapped(it.credit), wrapped, lambda it: it, partial], ids=range(4))
-async def test_coroutine_of_a_plain_function_is_awaited(made: Callable[[Calls], Any], shop: Shop) -> None:
+class Credit(list[threading.Thread]):
+    """Needs the loop, and fails once; it has the thread of each call."""
+
+    async def __call__(self, notification: Notification) -> None:
+        """Credit."""
+        await asyncio.sleep(0)
+        self.append(threading.current_thread())
+        if notification.attempt == 1:
+            raise ValueError("not now")
+
+
+@pytest.mark.parametrize("made", [wrapped, lambda credit: credit, partial], ids=["wrapped", "itself", "partial"])
+async def test_coroutine_of_a_plain_function_is_awaited(made: Callable[[Credit], Any], shop: Shop) -> None:
     """If a plain function returns a coroutine, as a decorator's may, the coroutine is awaited in the loop."""
-    calls = Calls()
-    shop.receiver.on("payment", name="credit")(made(calls))
+    credit = Credit()
+    shop.receiver.on("payment", name="credit")(made(credit))
     failed, done = await shop.handled(), await shop.later(1)
 
     assert ("pending", "credit: ValueError: not now", "done") == (failed.state, failed.reason, done.state)
-    assert [threading.current_thread()] * 2 == calls.threads
+    assert [threading.current_thread()] * 2 == credit
 
 
 @pytest.mark.parametrize("driver", [each for each in IN_A_FILE if each is not by_aiosqlite])

@@ -25,6 +25,13 @@ Added Answer Claim Expected Inbox InboxEvent Notification Pace PostgresInbox Rec
 """
 
 
+def test_public_names_are_pinned() -> None:
+    """Users' imports hang on these names."""
+    public: object = getattr(payasync.notifications, "__all__", None)
+
+    assert PUBLIC.split() == public
+
+
 def made(folder: Path, **settings: Any) -> Receiver:
     """Return a receiver of these settings."""
     given: dict[str, Any] = {
@@ -34,13 +41,6 @@ def made(folder: Path, **settings: Any) -> Receiver:
         **settings,
     }
     return Receiver(**given)
-
-
-def test_public_names_are_pinned() -> None:
-    """Users' imports hang on these names."""
-    public: object = getattr(payasync.notifications, "__all__", None)
-
-    assert PUBLIC.split() == public
 
 
 def test_settings_are_checked(tmp_path: Path) -> None:
