@@ -8,11 +8,6 @@ from payasync.notifications.inbox import SQL
 from payasync.notifications.sqlite_inbox import SqliteInbox, sqlite_statement
 
 
-def test_inbox_says_where_it_is(tmp_path: Path) -> None:
-    """The `repr` of an inbox shows its path."""
-    assert f"SqliteInbox('{tmp_path}/inbox.db')" == repr(SqliteInbox(tmp_path / "inbox.db"))
-
-
 async def test_each_statement_finds_its_rows_by_an_index(tmp_path: Path) -> None:
     """SQLite reads all events for no statement, and sorts only those that are not done."""
     inbox = SqliteInbox(tmp_path / "inbox.db")

@@ -4,7 +4,6 @@ from datetime import timedelta
 from pathlib import Path
 
 from payasync import Profile
-from payasync.notifications import Notification
 from tests.notifications.shop import ORDER, opened
 
 
@@ -36,24 +35,3 @@ async def test_thirteen_renewals_are_thirteen_events(profile: Profile, tmp_path:
 
         assert sorted(f"{subscription} {period}" for period in range(2, 15)) == renewed
         assert renewed == shop.books.of("mailed")
-
-
-async def test_handlers_get_the_state(profile: Profile, tmp_path: Path) -> None:
-    """A payment's `state` is "paid" or "closed", but `None` if the signature of the body leaves it out."""
-    states = list[tuple[str | None, str | None]]()
-    async with opened(profile, tmp_path) as shop:
-
-        @shop.receiver.on("payment")
-        async def noted(notification: Notification) -> None:
-            states.append((notification.out_trade_no, notification.state))
-
-        await shop.paid()
-        await shop.place("OTHER")
-        await shop.pay.orders.close("OTHER")
-        await shop.settle()
-
-    left_out = getattr(profile.signature, "nested", "") == "omit" and "." in profile.answer.order_status
-    unsigned = left_out and profile.notification.verification == "body"
-    ends = (None, None) if unsigned else ("paid", "closed")
-
-    assert list(zip((ORDER, "OTHER"), ends, strict=True)) == states

@@ -262,6 +262,7 @@ def test_body_is_not_read_before_its_signature() -> None:
     [
         ({"data": "T1"}, "data, the payload, must be an object, and is 'T1'"),
         ({"data": None}, "lacks data, the payload"),
+        ({"data": [{"no": "T1"}]}, 'a list. If it always has one entry, set notification.data = "data.0"'),
         ({"data": {"no": "T1", "live": False}}, "live is false in the notification, and must be true"),
         ({"data": {"no": "T1"}}, "live is missing in the notification"),
         ({"data": {"no": "T1", "live": True, "refundAmt": 5}}, "names a refund: refundAmt is 5"),
