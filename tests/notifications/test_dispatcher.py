@@ -74,12 +74,6 @@ async def left(shop: Shop) -> list[str]:
         return [each.state for each in await inbox.events()]
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every handler is quick."""
-    monkeypatch.setattr("payasync.notifications.dispatcher.QUICK_SECONDS", float("inf"))
-
-
 async def test_slow_handlers_leave_events_to_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At first, and while handlers are slow, only as many events are claimed as can begin."""
     monkeypatch.setattr("payasync.notifications.dispatcher.QUICK_SECONDS", 0.0)
@@ -106,37 +100,6 @@ class Suspended:
     def suspend(self) -> None:
         """Let much time pass for nothing but this clock."""
         self.now = 1e12
-
-
-@pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize(("lost", "is_suspended"), [(100, True), (0, True), (100, False)])
-async def test_event_whose_lease_was_lost_does_not_begin(lost: int, tmp_path: Path, *, is_suspended: bool) -> None:
-    """Of the events to begin later, only those begin that no other process has claimed, after a suspension too."""
-    machine = Suspended()
-    async with (
-        opened(tmp_path, concurrency=2, lease=30) as shop,
-        aclosing(SqliteInbox(shop.path, clock=lambda: shop.clock() + 31)) as other,
-    ):
-        began, running, claimed = list[int | None](), set[int | None](), set[int | None]()
-
-        @shop.receiver.on("payment")
-        async def lose_leases(notification: Notification) -> None:
-            began.append(notification.id)
-            running.add(notification.id)
-            if not claimed and (await shop.states()).count("leased") > 4:
-                claimed.update({each.event.id for each in await other.claim(lost, 30)} - running)
-                if is_suspended:
-                    machine.suspend()
-                else:
-                    shop.clock.advance(10)
-                    await until(lambda: shop.clock.sleeping(10))
-            running.remove(notification.id)
-
-        await fill(shop.inbox, 20)
-        await shop.receiver.settle()
-
-        assert {*range(1, 21)} == {*began, *claimed}
-        assert len(began) == len({*began} - claimed)
 
 
 @pytest.mark.parametrize("during", ["expect", "handler"])
@@ -296,9 +259,9 @@ async def test_closing_gives_back_what_it_cuts_off(grace: float, attempts: int, 
         assert ("done", attempts, 0) == (event.state, event.attempts, event.failures)
 
 
-@pytest.mark.usefixtures("quick")
-async def test_closing_gives_back_what_has_not_begun(tmp_path: Path) -> None:
+async def test_closing_gives_back_what_has_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Events that were claimed to begin later are due for others immediately, also while a handler may still end."""
+    monkeypatch.setattr("payasync.notifications.dispatcher.QUICK_SECONDS", float("inf"))
     async with opened(tmp_path, concurrency=2) as shop, aclosing(SqliteInbox(shop.path, clock=shop.clock)) as other:
         hanging, let_go = list[int | None](), asyncio.Event()
 
@@ -529,9 +492,10 @@ async def test_event_without_a_signed_time_is_known_for_ever(tmp_path: Path) -> 
         assert not await shop.receiver.replay(event.id, kind="payment")
 
 
-@pytest.mark.parametrize(
-    ("changes", "lasting"),
-    [
+def test_what_bounds_how_late_it_comes() -> None:
+    """Only a signed time limits how late a notification can arrive. A custom verifier does not."""
+    keys = Credentials("M1", service_keys="of the service", notification_keys=CREDENTIALS.notification_keys)
+    cases: tuple[tuple[dict[str, Any], bool], ...] = (
         ({"verification": "standard-webhooks"}, False),
         ({"verification": "none"}, False),
         ({"verification": "body", "signature": "data.sign", "time": "data.at"}, False),
@@ -540,18 +504,14 @@ async def test_event_without_a_signed_time_is_known_for_ever(tmp_path: Path) -> 
         ({"verification": "header", "time": "", "header": PLAIN}, True),
         ({"verification": "header", "time": "data.at", "header": PLAIN}, False),
         ({"verification": "header", "time": "", "header": SENT}, False),
-    ],
-)
-def test_what_bounds_how_late_it_comes(changes: dict[str, Any], *, lasting: bool) -> None:
-    """Only a signed time limits how late a notification can arrive. A custom verifier does not."""
-    profile = evolve(SIGNED, notification=evolve(SIGNED.notification, **changes))
-    keys = Credentials("M1", service_keys="of the service", notification_keys=CREDENTIALS.notification_keys)
-    verification = verification_of(profile, keys)
-
-    assert (
-        lasting is build_received(notification(verified=verification.proves), profile, timed=verification.timed).lasting
     )
-    assert not verification_of(profile, keys, lambda _raw, _headers: True).timed
+    for changes, lasting in cases:
+        profile = evolve(SIGNED, notification=evolve(SIGNED.notification, **changes))
+        found = verification_of(profile, keys)
+        stored = build_received(notification(verified=found.proves), profile, timed=found.timed)
+
+        assert lasting is stored.lasting, changes
+        assert not verification_of(profile, keys, lambda _raw, _headers: True).timed
 
 
 async def test_closed_receiver_says_so(shop: Shop) -> None:

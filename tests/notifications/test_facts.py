@@ -1,11 +1,9 @@
 """A verified event and one that a query has confirmed are one, if both say the same fact: a number and its state."""
 
-import asyncio
 import sqlite3
 from collections import Counter
-from contextlib import aclosing, closing
+from contextlib import closing
 from pathlib import Path
-from threading import Event
 from threading import enumerate as living_threads
 from typing import Any, Final, Literal, cast
 
@@ -13,13 +11,12 @@ import pytest
 from attrs import evolve
 
 from payasync import Profile
-from payasync.notifications import Claim, Notification, SqliteInbox
+from payasync.notifications import Notification
 from payasync.notifications.transitions import QUERY_PAUSE
-from payasync.sandbox import PROFILE
-from tests.inside import turns, until
+from tests.inside import until
 from tests.journal.service import QUARANTINE, SAYS
 from tests.notifications.databases import by_sqlite3, credited_in
-from tests.notifications.merchant import CREDENTIALS, Clock, hinted, opened, shared
+from tests.notifications.merchant import CREDENTIALS, Clock, opened, shared
 from tests.notifications.sender import DONE, ENDED, ORDER, REFUND, SHAPE, UNDER_WAY, UNSIGNED, Sender, Thing, sending
 from tests.notifications.test_plain_handlers import Blocking
 
@@ -236,45 +233,6 @@ async def test_state_that_the_profile_learns_is_a_fact(tmp_path: Path, *, first:
         assert ((None, "pending"), [first]) == ((event.fact, event.state), [each.verified for each in got])
 
 
-@pytest.mark.parametrize("verified", [False, True])
-async def test_event_that_a_handler_did_not_get_takes_no_place(tmp_path: Path, *, verified: bool) -> None:
-    """If a response of an old replica ends a confirmed event before a handler is done, that handler gets the next one.
-
-    Nor is a held event of the same fact superseded.
-    """
-    expected: list[dict[str, Any] | None] = [{}]
-    says = SHARED if verified else UNSIGNED
-    async with sending(tmp_path, ORDER, UNDER_WAY, says=says, expect=lambda _: expected[0]) as shop:
-        failing, mailed = list[bool](), list[str | None]()
-
-        @shop.receiver.on("payment", name="mail")
-        async def mail(notification: Notification) -> None:
-            if failing:
-                raise OSError
-            mailed.append(notification.state)
-
-        shop.say(ENDED)
-        await shop.notified(ENDED)
-        await shop.later(QUERY_PAUSE)
-        shop.say(DONE)
-        expected[0] = None
-        await shop.notified(DONE)
-        expected[0] = {}
-        failing.append(True)
-        await shop.notified(DONE, serial=2)
-        await ended(shop)
-        failing.clear()
-        shop.say(ENDED)
-        await ended(shop)
-        states = await shop.states()
-        shop.say(DONE)
-        await shop.notified(DONE, serial=3, **(MINE if verified else {}))
-        await ended(shop)
-
-        assert ["done", "held", "done"] == states
-        assert (["closed", "paid"], ["closed", "paid"]) == (shop.heard, mailed)
-
-
 @pytest.mark.parametrize("first", [MINE, {}], ids=["verified first", "confirmed first"])
 @pytest.mark.parametrize("ends", [1, 2], ids=["dead", "held"])
 async def test_handler_that_is_done_stays_done_after_the_event_stopped(
@@ -411,56 +369,3 @@ async def test_event_of_an_earlier_version_stays_handled(before: Profile, after:
             states = await later.states()
 
         assert (["paid"], [], ["done", "done"]) == (shop.heard, got, states)
-
-
-async def test_confirmed_event_looks_again_after_its_query(tmp_path: Path) -> None:
-    """While a query confirms an event again, a verified one may begin: the confirmed one waits for it."""
-    async with sending(tmp_path, ORDER, UNDER_WAY, says=SHARED) as shop:
-        calls, going, responded, claim = list[bool](), asyncio.Event(), Event(), shop.inbox.claim
-
-        async def claim_blindly(limit: int, lease: float) -> list[Claim]:
-            return [evolve(each, known={}) for each in await claim(limit, lease)]
-
-        shop.inbox.claim = claim_blindly  # in PostgreSQL, two claims at once do not see each other
-
-        @shop.receiver.on("payment", name="slow")
-        async def slow(notification: Notification) -> None:
-            calls.append(notification.verified)
-            if len(calls) == 1:
-                raise OSError
-            await going.wait()
-
-        shop.say(DONE)
-        await shop.notified(DONE)
-        shop.say(DONE, after=responded)
-        shop.clock.advance(QUERY_PAUSE)
-        async with shop.receiver:
-            await until(lambda: shop.queries == 2)
-            await shop.notify(DONE, **MINE)
-            await until(lambda: len(calls) == 2)
-            responded.set()
-            while len(calls) == 2 and (await shop.states())[0] == "leased":
-                await turns(10)
-            going.set()
-            states = await ended(shop)
-
-        assert (["done", "done"], [False, True]) == (states, calls)
-
-
-async def test_copy_that_lost_its_lease_calls_no_handler(tmp_path: Path) -> None:
-    """If a verified event loses its lease before it is recorded as the copy of a hint, it calls no handler."""
-    async with hinted(tmp_path, shared(PROFILE), lease=30) as shop:
-        got, order = shop.recording("payment"), await shop.sandbox.given.paid_order()
-        data = {"outTradeNo": order, "status": "SBX_PAID"}
-        await shop.handled(data)
-        gate = shop.inbox.gates["handled"]
-        await shop.take({**data, "merchantId": shop.credentials.merchant_id})
-        settling = asyncio.create_task(shop.receiver.settle())
-        await until(lambda: shop.inbox.calls["handled"] == 1)
-        shop.clock.advance(31)
-        async with aclosing(SqliteInbox(shop.path, clock=shop.clock)) as other:
-            await other.claim(1, 30)
-        gate.set()
-        await settling
-
-        assert [None] == [each.event for each in got]

@@ -16,9 +16,6 @@ import psycopg
 import pytest
 from attrs import evolve
 from psycopg.conninfo import make_conninfo
-from sqlalchemy import create_engine
-from sqlalchemy.orm import sessionmaker
-from sqlalchemy.pool import NullPool
 
 from payasync import ConfigurationError
 from payasync.notifications import Notification, handler_transaction
@@ -36,21 +33,6 @@ from tests.notifications.databases import (
 from tests.notifications.merchant import CREDENTIALS, NOW, PAID, Clock, Shop, opened
 
 AT: Final = datetime(2027, 1, 1, tzinfo=UTC)
-
-
-async def test_effect_is_committed_once(database: Database) -> None:
-    """If a mark is stored already, `run_once` does not call the handler. Another mark has its own effect.
-
-    `check` makes the table of marks if it is missing, and leaves no mark in it.
-    """
-    handler_transaction = HandlerTransaction(database.begin)
-    for _ in range(2):
-        await handler_transaction.check()
-    marks = database.marks()
-    done = [await handler_transaction.run_once("ab", AT, database.effect) for _ in range(2)]
-    other = await handler_transaction.run_once("cd", AT, database.effect)
-
-    assert (0, [True, False], True, 2) == (marks, done, other, database.count())
 
 
 @pytest.mark.parametrize("driver", IN_POSTGRES, ids=lambda driver: driver.__name__)
@@ -257,14 +239,13 @@ def swallowing(path: Path) -> Begin:
 
 
 WRONG: Final[dict[str, tuple[Callable[[Path], Any], str]]] = {
-    "sessions": (lambda path: sessionmaker(create_engine(f"sqlite:///{path}", poolclass=NullPool)), LOST),
     "aiosqlite's connections": (lambda path: lambda: aiosqlite.connect(path), LOST),
     "each statement is committed": (autocommit, LEFT),
     "errors are committed": (committing_always, LEFT),
     "cancellations are committed": (lambda path: committing_always(path, Exception), LEFT),
     "errors are swallowed": (swallowing, "swallowed an error"),
 }
-"""What is no transaction, and what is said of it. SQLAlchemy's sessions and aiosqlite's connections do not commit."""
+"""What is no transaction, and what is said of it. Connections of aiosqlite's, for example, do not commit."""
 
 
 @pytest.mark.parametrize(("wrong", "says"), WRONG.values(), ids=WRONG)
@@ -287,14 +268,6 @@ def marked(path: Path) -> int:
     with connected(path) as connection, suppress(sqlite3.OperationalError):  # there is no table
         return int(connection.execute("SELECT count(*) FROM payasync_handled").fetchone()[0])
     return 0
-
-
-async def test_one_connection_for_all_is_no_transaction(tmp_path: Path) -> None:
-    """If `transaction` gives one shared connection, nothing is rolled back, and `check` raises `ConfigurationError`."""
-    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, pytest.raises(ConfigurationError, match=LEFT):
-        await HandlerTransaction(lambda: nullcontext(connection)).check()
-
-    assert 0 == marked(tmp_path / "shop.db")
 
 
 async def test_context_manager_may_raise_another_error(tmp_path: Path) -> None:

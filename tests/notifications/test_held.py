@@ -91,39 +91,32 @@ async def test_log_says_once_why_an_event_is_held(
     assert ["signature"] * 2 * bool(late) == refused
 
 
-@pytest.mark.parametrize(
-    ("whose", "data", "later"),
-    [
+async def test_each_held_event_of_the_merchant_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of held events that may be another merchant's, only the first is a warning: anybody can cause more of them.
+
+    An event may be another's if it names another, or if it names nobody and all merchants share the key.
+    """
+    caplog.set_level("INFO", "payasync.notifications")
+    cases: tuple[tuple[Literal["shared", "merchant"], dict[str, str], str], ...] = (
         ("merchant", {}, "WARNING"),
         ("merchant", {"merchantId": "M1"}, "WARNING"),
         ("merchant", {"merchantId": "M2"}, "INFO"),
         ("shared", {}, "INFO"),
         ("shared", {"merchantId": "M1"}, "WARNING"),
         ("shared", {"merchantId": "M2"}, "INFO"),
-    ],
-)
-async def test_each_held_event_of_the_merchant_is_a_warning(
-    whose: Literal["shared", "merchant"],
-    data: dict[str, str],
-    later: str,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Of held events that may be another merchant's, only the first is a warning: anybody can cause more of them.
+    )
+    for case, (whose, data, later) in enumerate(cases):
+        caplog.clear()
+        async with opened(tmp_path / str(case), profile=shared(IN_BODY, whose)) as shop:
+            for number in ("T.1", "T.2", "T.3"):  # the profile's identifier has no dot
+                await shop.take({**PAID, **data, "outTradeNo": number})
 
-    An event may be another's if it names another, or if it names nobody and all merchants share the key.
-    """
-    caplog.set_level("INFO", "payasync.notifications")
-    async with opened(tmp_path, profile=shared(IN_BODY, whose)) as shop:
-        for number in ("T.1", "T.2", "T.3"):  # the profile's identifier has no dot
-            await shop.take({**PAID, **data, "outTradeNo": number})
+            assert ["held"] * 3 == await shop.states(), (whose, data)
+        held = [each for each in caplog.records if vars(each)["event_name"] == "notification.held"]
 
-        assert ["held"] * 3 == await shop.states()
-    held = [each for each in caplog.records if vars(each)["event_name"] == "notification.held"]
-
-    assert ["WARNING", later, later] == [each.levelname for each in held]
-    assert data.get("merchantId") != "M2" or "payasync journal with --inbox" in held[0].getMessage()
-    assert "identified by the hash" not in caplog.text
+        assert ["WARNING", later, later] == [each.levelname for each in held], (whose, data)
+        assert data.get("merchantId") != "M2" or "payasync journal with --inbox" in held[0].getMessage()
+        assert "identified by the hash" not in caplog.text
 
 
 async def test_unsigned_part_that_varies_leaves_nothing_for_ever(tmp_path: Path) -> None:

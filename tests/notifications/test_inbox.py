@@ -275,6 +275,37 @@ async def known(inbox: Inbox, key: str, fact: str | None = FACT) -> dict[str | N
     return dict((await claimed(inbox, key=key, verified=True, fact=fact)).known)
 
 
+async def test_handlers_of_a_fact_are_known(inbox: Inbox) -> None:
+    """A lease says which handlers have got the event's fact, and whether they got it from a verified event.
+
+    An empty name stands for all handlers of an event that is done.
+    """
+    hint = await confirmed(inbox)
+    for name in ("credit confirmed:1", "mail confirmed:1"):
+        await inbox.handled(hint, name)
+    await inbox.finish(hint, "dead")
+    first = await claimed(inbox, key="webhook:1", verified=True, fact=FACT)
+    await inbox.handled(first, "mail")
+    before = await known(inbox, "webhook:2")
+    await inbox.finish(first, "done")
+
+    assert {"credit": False, "mail": False} == first.known
+    assert {"credit": False, "mail": True} == before
+    assert {**before, "": True} == await known(inbox, "webhook:6")
+    assert {} == await known(inbox, "webhook:3", "payment:paid:T3") == await known(inbox, "webhook:4", None)
+
+
+async def test_one_verified_event_is_the_copy_of_a_confirmed_one(inbox: Inbox) -> None:
+    """Of verified events that were leased together after a confirmed one of their fact, one is its copy."""
+    await inbox.finish(await confirmed(inbox), "done", handler="credit confirmed:1")
+    first, second, third = [await claimed(inbox, key=f"webhook:{each}", verified=True, fact=FACT) for each in range(3)]
+    await inbox.finish(third, "pending")
+    copies = [await inbox.handled(each, "credit", as_copy=True) for each in (third, first, second, third)]
+    handled = [each.handled for each in await inbox.events(after=1)]
+
+    assert ([False, True, None, False], [["credit"], [], []]) == (copies, [list(each) for each in handled])
+
+
 @pytest.mark.parametrize("interrupted", [False, True])
 async def test_one_of_two_events_of_a_fact_waits(inbox: Inbox, *, interrupted: bool) -> None:
     """If a verified event and a confirmed one are leased together, only one waits, until the other one has ended.

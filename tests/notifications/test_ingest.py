@@ -587,24 +587,29 @@ async def test_server_does_not_start_with_a_foreign_file(tmp_path: Path) -> None
     assert failed["message"].startswith("ConfigurationError: ")
 
 
-@pytest.mark.parametrize(
-    ("given", "status", "headers"),
-    [
-        *(({"method": each}, 405, [(b"allow", b"POST")]) for each in ("GET", "PUT", "DELETE")),
+async def test_asgi_response(routed_shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ASGI application accepts only POST. A body without a field is empty, and HTTP/2 gets no connection header."""
+    cases: tuple[tuple[dict[str, Any], int, list[tuple[bytes, bytes]]], ...] = (
+        ({"method": "GET"}, 405, [(b"allow", b"POST")]),
         ({"http_version": "1.1"}, 408, [(b"connection", b"close")]),
         ({"http_version": "2"}, 408, []),
         ({"message": {"type": "http.request"}}, 400, [(b"content-type", b"application/json")]),
-    ],
-)
-async def test_asgi_response(
-    given: Any, status: int, headers: Any, routed_shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The ASGI application accepts only POST. A body without a field is empty, and HTTP/2 gets no connection header."""
-    monkeypatch.setattr("payasync.notifications.web_adapters.BODY_SECONDS", 0 if status == 408 else 60)
-    start, body = await replied(routed_shop.receiver, **given)
-    length = (b"content-length", str(len(body["body"])).encode())
+    )
+    for given, status, headers in cases:
+        monkeypatch.setattr("payasync.notifications.web_adapters.BODY_SECONDS", 0 if status == 408 else 60)
+        start, body = await replied(routed_shop.receiver, **given)
+        length = (b"content-length", str(len(body["body"])).encode())
 
-    assert (status, [*headers, length]) == (start["status"], start["headers"])
+        assert (status, [*headers, length]) == (start["status"], start["headers"]), given
+
+
+async def test_body_that_cannot_be_decoded_is_refused(routed_shop: Shop) -> None:
+    """If the framing or the encoding of a body is broken, the response of aiohttp's server is 400."""
+    async with by_aiohttp(routed_shop.receiver) as url:
+        for rest in (CHUNKED + b"2\r\n{}XX\r\n0\r\n\r\n", b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}"):
+            answered = await exchanged(url, HEAD + b"Connection: close\r\n" + rest)
+
+            assert b"400" == answered.split()[1], rest
 
 
 async def test_asgi_response_without_a_body(tmp_path: Path) -> None:

@@ -440,13 +440,6 @@ def test_payload_as_a_class() -> None:
         notification_of().to(Wrong)
 
 
-def test_equal_and_hashable() -> None:
-    """Two notifications with the same facts are equal and have the same hash. Another body makes another one."""
-    other = parse(PAID_BODY + b" ", {"x-a": "1"}, profile=PROFILE, received_at=NOW)
-
-    assert 2 == len({notification_of(), notification_of(), other})
-
-
 def test_shown_without_the_payload() -> None:
     """The `repr` of a notification shows its key, but neither payload, headers nor session."""
     shown = repr(notification_of(headers={"cookie": "canary"}, session=object()))

@@ -159,36 +159,6 @@ async def test_coroutine_that_cannot_be_cancelled_is_waited_for(
     assert "TimeoutError: not done after 0.01 seconds" in first.reason
 
 
-@pytest.mark.parametrize("fails", [False, True])
-async def test_lease_that_was_lost_calls_nothing_twice_at_once(tmp_path: Path, *, fails: bool) -> None:
-    """If a process loses a lease, and claims the event again, its handler ends first. It is called again if it fails.
-
-    So it is if the clock is put forward by more than the lease.
-    """
-    async with opened(tmp_path, lease=30) as shop:
-        handler = Blocking()
-
-        @shop.receiver.on("payment")
-        def block(notification: Notification) -> None:
-            handler(notification)
-            if fails and handler.calls == 1:
-                raise ValueError("not now")
-
-        await shop.take()
-        await until(lambda: handler.now)
-        shop.inbox.errors["extend"] = OSError("the disk is full")
-        while (await shop.receiver.events())[0].attempts < 2:
-            shop.clock.advance(31)
-        shop.inbox.errors.clear()
-        await turns(1000)
-        early = handler.calls
-        handler.go.set()
-        event = await shop.last()
-
-    assert (1, 1) == (early, handler.most)
-    assert ("done", 1 + fails) == (event.state, handler.calls)
-
-
 @pytest.mark.parametrize("is_lost", [False, True])
 @pytest.mark.parametrize("new", [lambda handler: handler.__call__, partial], ids=["method", "partial"])
 async def test_thread_that_outlives_its_receiver_is_waited_for(

@@ -118,6 +118,16 @@ def test_final_state_confirms() -> None:
         assert missing in str(found)
 
 
+def test_denial_is_believed_after_the_quarantine() -> None:
+    """A hint may be ahead of the service's books, by as much as the profile says."""
+    for quarantine in (None, 5.0, 600.0):
+        profile = evolve(PROFILE, recovery=Recovery(quarantine=quarantine))
+        bound, error = quarantine or transitions.DEFAULT_QUARANTINE, errors.ServiceError("no such order")
+
+        states = [state_of(transitions.judge_error(error, profile, age)) for age in (0, bound - 1, bound)]
+        assert ["pending", "pending", "dead"] == states
+
+
 def test_query_that_fails() -> None:
     """If a query of a hint fails, the kind of error decides whether the hint is dead, parked or queried again."""
     again = ("NoAnswer", "NotSent", "Authentication", "RateLimited", "InvalidSignature", "Payasync")
@@ -613,6 +623,7 @@ async def test_hint_that_nothing_can_confirm_is_parked(shop: Hinted) -> None:
         assert "parked" == (await shop.hint(data, kind)).state
 
     assert ([], 0) == (got, len(shop.sandbox.ledger.calls()))
+    assert "nothing can confirm subscriptions" in (await shop.last()).reason
 
 
 async def test_payment_is_confirmed_by_its_own_number(tmp_path: Path) -> None:
