@@ -98,7 +98,7 @@ class Tampered(SqliteInbox):
         errors: By the name of a method, what its calls raise.
     """
 
-    add, claim, extend, forget = map(tampering, ("add", "claim", "extend", "forget"))
+    add, claim, extend = map(tampering, ("add", "claim", "extend"))
     handled, own, finish = map(tampering, ("handled", "own", "finish"))
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:

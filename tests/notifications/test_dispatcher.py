@@ -39,14 +39,12 @@ class Hanging:
     def __init__(self, shop: Shop) -> None:
         self.open = asyncio.Event()
         self.running = 0
-        self.most = 0
         self.ended = 0
         shop.receiver.on("*")(self.handle)
 
     async def handle(self, _: Notification) -> None:
         """Hang."""
         self.running += 1
-        self.most = max(self.most, self.running)
         try:
             await self.open.wait()
         finally:

@@ -111,11 +111,12 @@ async def test_connection_must_say_what_it_did(result: Any) -> None:
     handle.assert_not_called()
 
 
-@pytest.mark.parametrize(("begin", "says"), [(nullcontext, "gives no connection"), (list, "context manager, not list")])
-async def test_transaction_must_give_a_connection(begin: Any, says: str) -> None:
-    """If `transaction` gives no connection or no context manager, `run_once` raises `ConfigurationError`."""
-    with pytest.raises(ConfigurationError, match=says):
-        await HandlerTransaction(begin).run_once("ab", AT, lambda _: asyncio.sleep(0))
+async def test_transaction_must_give_a_connection() -> None:
+    """If `transaction` gives no connection or no context manager, `check` raises `ConfigurationError`."""
+    wrong: dict[str, Any] = {"gives no connection": nullcontext, "context manager, not list": list}
+    for says, begin in wrong.items():
+        with pytest.raises(ConfigurationError, match=says):
+            await HandlerTransaction(begin).check()
 
 
 async def test_swallowed_error_is_no_success(shop: Shop, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
@@ -22,7 +23,7 @@ from fastapi import FastAPI
 from litestar import Litestar
 from litestar.handlers import asgi
 
-from payasync import ConfigurationError, NotConfiguredError, Profile, StorageError
+from payasync import ConfigurationError, InvalidSignatureError, NotConfiguredError, Profile, StorageError
 from payasync.notifications import Answer, Notification, Receiver, SqliteInbox, ingest, verify
 from payasync.notifications.ingest import MAX_REASON, OTHER_BODY, Ingest, build_received
 from payasync.notifications.verification import Examined, Verification, sign_webhook
@@ -255,6 +256,16 @@ async def test_forgeries_are_few_warnings(tmp_path: Path, caplog: pytest.LogCapt
     assert [NO] * 60 == answers
     assert [*classes] == [next(words for words in classes if words in each) for each in warnings]
     assert [] == [each for each in texts if not each.isprintable() or len(each) > MAX_REASON + 50]
+
+
+async def test_reason_is_one_short_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A reason is logged as one line of printable characters, which has an end."""
+    error = InvalidSignatureError("refused", field="sign", reason=f"!\r\n\x1b[2J\u202e{'x' * 5000}")
+    verification: Any = Mock(profile=UNSIGNED, examine=Mock(side_effect=error))
+    async with aclosing(Tampered(tmp_path / "inbox.db", Clock())) as inbox:
+        await Ingest(verification, inbox, clock=Clock(), on_stored=lambda: None).ingest(b"{}", {}, None)
+
+    assert f"refused a notification: sign ! ?[2J?{'x' * (MAX_REASON - 13)}…" == caplog.messages[0]
 
 
 async def test_refusal_is_explained_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
