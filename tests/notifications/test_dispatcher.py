@@ -72,22 +72,6 @@ async def left(shop: Shop) -> list[str]:
         return [each.state for each in await inbox.events()]
 
 
-async def test_slow_handlers_leave_events_to_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At first, and while handlers are slow, only as many events are claimed as can begin."""
-    monkeypatch.setattr("payasync.notifications.dispatcher.QUICK_SECONDS", 0.0)
-    async with opened(tmp_path, concurrency=2) as shop:
-        leased = list[int]()
-
-        @shop.receiver.on("payment")
-        async def look(_: Notification) -> None:
-            leased.append((await shop.states()).count("leased"))
-
-        await fill(shop.inbox, 20)
-        await shop.receiver.settle()
-
-        assert (20, True) == (len(leased), max(leased) <= 4)
-
-
 class Suspended:
     """A machine that a test suspends: its clock that counts a suspension jumps."""
 

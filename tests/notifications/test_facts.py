@@ -1,5 +1,6 @@
 """A verified event and one that a query has confirmed are one, if both say the same fact: a number and its state."""
 
+import asyncio
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -11,7 +12,7 @@ import pytest
 from attrs import evolve
 
 from payasync import Profile
-from payasync.notifications import Notification
+from payasync.notifications import InboxEvent, Notification
 from payasync.notifications.transitions import QUERY_PAUSE
 from tests.inside import until
 from tests.journal.service import QUARANTINE, SAYS
@@ -106,22 +107,6 @@ async def test_two_words_for_one_state_are_one_fact(says: Profile, fails: int, t
 
         assert (["done"] * (2 - fails), ["paid"]) == (states, shop.heard)
         assert [1, 2][: 1 + fails] == [each.attempt for each in mailed]
-
-
-async def test_fact_that_one_handler_got_stays_known(tmp_path: Path) -> None:
-    """If the state changes before all handlers have ended, an old response cannot bring the former fact again."""
-    async with sending(tmp_path, ORDER, UNDER_WAY, says=UNSIGNED) as shop:
-        shop.recording("payment", fails=1)
-        shop.say(DONE)
-        await shop.notified(DONE)
-        shop.say(ENDED)
-        await shop.later(QUERY_PAUSE)
-        shop.clock.advance(QUERY_PAUSE)
-        shop.say(DONE)
-        await shop.notified(DONE, serial=2)
-        await ended(shop)
-
-        assert ["paid", "closed"] == shop.heard
 
 
 @pytest.mark.parametrize("then", [SAYS, NAMELESS], ids=["fact", "none"])
@@ -369,3 +354,66 @@ async def test_event_of_an_earlier_version_stays_handled(before: Profile, after:
             states = await later.states()
 
         assert (["paid"], [], ["done", "done"]) == (shop.heard, got, states)
+
+
+async def test_event_that_a_handler_did_not_get_takes_no_place(tmp_path: Path) -> None:
+    """If a response of an old replica ends a confirmed event before a handler is done, that handler gets the next one.
+
+    The other handler, which was done, does not.
+    """
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=UNSIGNED) as shop:
+        failing, mailed = list[bool](), list[str | None]()
+
+        @shop.receiver.on("payment", name="mail")
+        async def mail(notification: Notification) -> None:
+            if failing:
+                raise OSError
+            mailed.append(notification.state)
+
+        for word, fails in ((ENDED, []), (DONE, [True])):
+            failing[:] = fails
+            shop.say(word)
+            await shop.notified(word)
+            await shop.later(*[QUERY_PAUSE] * (not fails))
+        failing.clear()
+        shop.say(ENDED)
+        await ended(shop)
+        shop.say(DONE)
+        await shop.notified(DONE, serial=2)
+
+        assert {"done"} == set(await ended(shop))
+        assert (["closed", "paid"], ["closed", "paid"]) == (shop.heard, mailed)
+
+
+async def test_event_waits_while_another_of_its_fact_is_handled(tmp_path: Path) -> None:
+    """While a handler has a confirmed event, a verified one of the same fact waits, and calls no handler afterwards."""
+    async with sending(tmp_path, ORDER, UNDER_WAY, says=BY_ID, said=DONE) as shop:
+        going, calls, waiting = asyncio.Event(), list[bool](), list[InboxEvent]()
+
+        @shop.receiver.on("payment", name="slow")
+        async def slow(notification: Notification) -> None:
+            calls.append(notification.verified)
+            await going.wait()
+
+        await shop.notify(DONE)
+        await until(lambda: calls)
+        await shop.notify(DONE, **MINE)
+        while not (waiting and waiting[0].reason):
+            waiting = await shop.receiver.events("pending")
+        going.set()
+        states = await ended(shop)
+
+        assert "another event about the same is handled" == waiting[0].reason
+        assert (["done", "done"], [False]) == (states, calls)
+
+
+async def test_redelivery_beside_a_send_that_is_refused_is_a_copy(tmp_path: Path) -> None:
+    """If a handled event comes again while its refund is sent again, and that send is refused, it calls no handler."""
+    async with sending(tmp_path, REFUND, ENDED) as shop:
+        await shop.notified()
+        async with shop.refusing():
+            waiting = await shop.notified()
+        await ended(shop)
+
+        assert ("pending", ["done", "superseded"]) == (waiting.state, await shop.states())
+        assert ["failed"] == shop.heard

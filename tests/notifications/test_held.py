@@ -344,6 +344,20 @@ async def test_handler_that_is_done_is_not_called_for_another_hint(tmp_path: Pat
         assert ([1], [1, 2]) == (credited.ids, mailed.ids)
 
 
+async def test_key_that_becomes_shared(tmp_path: Path) -> None:
+    """If the profile then says that the key is shared, the service is asked about what waits: it may be another's."""
+    async with hinted(tmp_path, SIGNED) as shop:
+        shop.recording(fails=1)
+        await shop.handled({**PAID, "outTradeNo": "UNKNOWN"})
+        await shop.receiver.aclose()
+        facts: dict[str, Any] = {"credentials": shop.credentials, "session": shop.pay, "clock": shop.clock}
+        async with opened(tmp_path, profile=shared(SIGNED), **facts) as later:
+            got = later.recording()
+            event = await later.later(61, 61, 61)
+
+    assert ([], "dead") == (got, event.state)
+
+
 async def test_key_of_two_receivers_proves_no_merchant(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Two merchants' open receivers with one key believe only what names them, also after one closes."""
     data = [{**PAID, "outTradeNo": f"T{number}"} for number in range(5)]
@@ -398,14 +412,6 @@ async def test_key_of_a_verifier(whose: Literal["shared", "merchant"], believed:
         await shop.take({**PAID, "outTradeNo": "T2", "merchantId": "M1"})
 
         assert believed == await shop.verified()
-
-
-async def test_open_algorithm_matters_to_no_webhook(tmp_path: Path) -> None:
-    """Standard Webhooks has its own algorithm: a receiver is made, also while that of requests is open."""
-    async with opened(tmp_path, profile=evolve(SIGNED, signature=SortedPairs())) as shop:
-        await shop.take()
-
-        assert [True] == await shop.verified()
 
 
 async def test_hints_do_not_delay_what_the_service_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -257,6 +257,8 @@ async def test_known_kind_may_be_said_and_no_other(shop: Shop) -> None:
         with pytest.raises(InvalidArgumentError) as caught:
             await shop.receiver.replay(parked.id, kind=kind)
         assert "kind" == caught.value.field
+    with pytest.raises(InvalidArgumentError, match=r"event_id must be .* from events\(\)"):
+        await shop.receiver.replay(cast("Any", "1"))
     unknown = [await shop.receiver.replay(number, kind="refund") for number in (0, parked.id + 1)]
 
     assert (["parked"], [False, False]) == (await shop.states(), unknown)

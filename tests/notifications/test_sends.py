@@ -97,24 +97,6 @@ async def test_second_genuine_failure_is_another_event(thing: Thing, more: dict[
         assert [thing.states[ENDED]] * 2 == shop.heard
 
 
-async def test_late_event_of_the_second_send_is_handled_once(tmp_path: Path) -> None:
-    """A late "failed" of the second send, held and replayed, is no copy of the first one. Its redelivery is a copy."""
-    async with sending(tmp_path, REFUND, ENDED) as shop:
-        await shop.notified()
-        await shop.send(UNDER_WAY)
-        shop.say(ENDED)
-        data = {**REFUND.number, "status": REFUND.words[ENDED], "serial": 2}
-        held = await shop.handled(data, "refund", time=shop.clock.now - 2 * SHAPE.tolerance)
-        await shop.receiver.replay(held.id)
-        replayed = await shop.later(QUARANTINE + 100)
-        await shop.handled(data, "refund", time=shop.clock.now - 2 * SHAPE.tolerance)
-        await shop.handled(data, "refund")
-
-        assert ("held", "done") == (held.state, replayed.state)
-        assert [(REFUND.key(ENDED), 1), (REFUND.key(ENDED, 2), 2)] == await shop.sent()
-        assert ["failed", "failed"] == shop.heard
-
-
 @pytest.mark.parametrize(("kinds", "count"), [({"refund": ("refund.ended",)}, 2), (None, 1)], ids=["first", "never"])
 async def test_kind_that_a_person_says_names_the_second_send(kinds: Any, count: int, tmp_path: Path) -> None:
     """A second "failed" without an event name, replayed with its kind, gets the key that it would have had."""

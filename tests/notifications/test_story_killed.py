@@ -12,7 +12,6 @@ from typing import Final
 
 import aiohttp
 import pytest
-from attrs import frozen
 
 from payasync import Profile
 from payasync.cli.sandbox import environment_of
@@ -36,31 +35,19 @@ MOMENTS: Final = {
 }
 
 
-@frozen
-class Place:
-    """A shop's folder, and an address that no other test uses."""
-
-    folder: Path
-    host: str
-    port: int
-
-    @classmethod
-    def free(cls, folder: Path) -> "Place":
-        """Return a place whose port nobody takes while the shop is dead."""
-        host = f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}.1"
-        with socket.create_server((host, 0)) as free:
-            return cls(folder, host, int(free.getsockname()[1]))
-
-    @property
-    def url(self) -> str:
-        """Below it the shop serves."""
-        return f"http://{self.host}:{self.port}"
+def free_address() -> tuple[str, str]:
+    """Return a host and a port that nobody takes while the shop is dead."""
+    host = f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}.1"
+    with socket.create_server((host, 0)) as free:
+        return host, str(free.getsockname()[1])
 
 
 @contextmanager
-def life(place: Place, environment: Mapping[str, str], ahead: int = 0, fatal: str = "") -> Generator[Forked]:
+def life(
+    folder: Path, address: tuple[str, str], environment: Mapping[str, str], ahead: int = 0, fatal: str = ""
+) -> Generator[Forked]:
     """Run a shop until the block ends."""
-    arguments = [str(place.folder), place.host, str(place.port), str(ahead), fatal]
+    arguments = [str(folder), *address, str(ahead), fatal]
     with Forked(PROGRAM, *arguments, environment={**os.environ, **environment}) as process:
         assert "serves\n" == process.stdout.readline()
         yield process
@@ -73,30 +60,31 @@ def environment(sandbox: Sandbox, folder: Path) -> dict[str, str]:
     return environment_of(sandbox, file)
 
 
-async def settled(place: Place) -> None:
+async def settled(url: str) -> None:
     """Wait until nothing is due in a shop."""
-    async with aiohttp.ClientSession() as http, http.get(f"{place.url}/settled") as answer:
+    async with aiohttp.ClientSession() as http, http.get(f"{url}/settled") as answer:
         answer.raise_for_status()
 
 
 @pytest.mark.parametrize("fatal", MOMENTS)
 async def test_killed(fatal: str, profile: Profile, tmp_path: Path) -> None:
     """A handler with a transaction has each effect once, wherever the shop is killed; one without, at least once."""
-    place, books = Place.free(tmp_path), Books(tmp_path / "books.db")
+    address, books = free_address(), Books(tmp_path / "books.db")
+    url = f"http://{':'.join(address)}"
     async with Sandbox(profile, clock="frozen") as sandbox:
         given = environment(sandbox, tmp_path)
-        with life(place, given, fatal=fatal) as first:
+        with life(tmp_path, address, given, fatal=fatal) as first:
             for each in ORDERS:
-                await sandbox.given.paid_order(out_trade_no=each, notify_url=f"{place.url}/notify/payment?to={each}")
+                await sandbox.given.paid_order(out_trade_no=each, notify_url=f"{url}/notify/payment?to={each}")
             await sandbox.settle()
             ended = await asyncio.to_thread(first.wait)
         acknowledged = {each.reference for each in sandbox.ledger.notifications() if each.state == "delivered"}
-        with life(place, given, ahead=LATER):
-            await settled(place)
+        with life(tmp_path, address, given, ahead=LATER):
+            await settled(url)
             credited = set(books.of("credited"))
             for wait in profile.sandbox.redelivery:
                 await sandbox.clock.advance(seconds=wait)
-            await settled(place)
+            await settled(url)
         states = {each.state for each in sandbox.ledger.notifications()}
     mailed = books.of("mailed")
 

@@ -375,7 +375,6 @@ def test_checks_in_words() -> None:
 
     assert list(checks) == [verification_of(profile, CREDENTIALS).checks for profile in checks.values()]
     assert "whatever" in verification_of(PROFILE, CREDENTIALS, accept_all).checks
-    assert [UNSIGNED] == [each for each in checks.values() if not verification_of(each, CREDENTIALS).proves]
 
 
 VALUES_OF_JSON: Final = st.recursive(
@@ -471,13 +470,12 @@ def test_published_vector() -> None:
 
 async def test_clock_is_this_machines() -> None:
     """Without another clock, the time is that of this machine, and a time in a body signed by headers is not one."""
-    body = b'{"timestamp":"2020-01-01T00:00:00Z"}'
-    use_clocks(Clocks(wall=lambda: NOW))
-    for sent in (NOW, NOW - 10_000):
-        signature = sign_webhook(body, number="m1", sent=sent, key=Secret(WHSEC))
-        headers = headers_of(signature, id="m1", timestamp=str(sent))
-        with nullcontext() if sent == NOW else pytest.raises(InvalidSignatureError, match="webhook-timestamp"):
-            assert verify(body, headers, profile=BARE, credentials=CREDENTIALS).verified
+    raw = b'{"timestamp":"2020-01-01T00:00:00Z"}'
+    headers = headers_of(sign_webhook(raw, number=NUMBER, sent=SENT, key=Secret(WHSEC)))
+    for now in (SENT, SENT + 10_000):
+        use_clocks(Clocks(wall=partial(float, now)))
+        with nullcontext() if now == SENT else pytest.raises(InvalidSignatureError, match="webhook-timestamp"):
+            assert verify(raw, headers, profile=BARE, credentials=CREDENTIALS).verified
 
 
 def test_many_signatures_cost_no_more_than_one() -> None:
@@ -743,9 +741,6 @@ def test_what_shows_that_the_service_made_it() -> None:
         assert ["R1", None, None] == refunds_of(profile, *documents), changes
 
 
-NAMES: Final = ("env", "mch", "money", "outRefundNo", "outTradeNo", "paid", "payNo", "period", "refundStatus")
-
-
 async def test_request_that_could_be_posted_as_a_notification_is_not_sent() -> None:
     """If one key signs requests and notifications, a request that could pass as a notification is not sent.
 
@@ -770,6 +765,7 @@ async def test_request_that_could_be_posted_as_a_notification_is_not_sent() -> N
         assert (0, 1) == (before, len(service.requests)), more
 
 
+NAMES: Final = ("env", "mch", "money", "outRefundNo", "outTradeNo", "paid", "payNo", "period", "refundStatus")
 TOLD: Final[dict[str, Any]] = dict.fromkeys((*NAMES, "subNo", "time", "totalAmt", "what"), NOW) | {
     "env": "live",
     "mch": "M1",
@@ -892,13 +888,10 @@ FAILING: Final[dict[str, Callable[[], Any]]] = {
     "headers": lambda: look(PROFILE),
     "body": lambda: look(SHARED_BARE),
     "key in the text": lambda: look(MD5),
-    "no signature": lambda: look(MD5, b"{}"),
-    "not JSON": lambda: look(MD5, b"{"),
     "no public key": lambda: look(CANARY_PUBLIC),
     "no webhook key": lambda: look(PROFILE, credentials=keys(notification_keys=f"{CANARIES['notification_keys']}!")),
     "unsignable": lambda: sign(MD5, {"amount": 1.5}),
     "no private key": lambda: sign(CANARY_PUBLIC, {"amount": 1}),
-    "no payload": lambda: sign(PROFILE, None),
 }
 
 
