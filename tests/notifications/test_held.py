@@ -283,17 +283,13 @@ async def test_signed_response_is_no_notification(tmp_path: Path) -> None:
         assert {"held"} == set(await shop.states())
 
 
-NUMBERED: Final[dict[str, tuple[dict[str, Any], str]]] = {
-    "payment": ({**PAID}, "outTradeNo"),
-    "refund": ({**REFUNDED}, "outRefundNo"),
-    "subscription": ({**RENEWED}, "subscriptionId"),
-}
-
-
-@pytest.mark.parametrize("kind", NUMBERED)
-async def test_what_is_no_number_is_held(kind: str, shop: Shop) -> None:
+@pytest.mark.parametrize(
+    ("kind", "data", "name"),
+    [("payment", PAID, "outTradeNo"), ("refund", REFUNDED, "outRefundNo"), ("subscription", RENEWED, "subscriptionId")],
+)
+async def test_what_is_no_number_is_held(kind: str, data: dict[str, Any], name: str, shop: Shop) -> None:
     """An event is held if the path of its own number holds neither a text nor an integer."""
-    got, (data, name) = shop.recording(), NUMBERED[kind]
+    got = shop.recording()
     values: tuple[Any, ...] = (123.0, True, ["T1"], {"no": "T1"}, "", " ")
     for value in values:
         event = await shop.handled({**data, name: value}, kind)

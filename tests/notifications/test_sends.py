@@ -125,6 +125,15 @@ async def test_handled_event_supersedes_its_late_copy(tmp_path: Path) -> None:
         assert (["superseded", "done"], ["failed"]) == (await shop.states(), shop.heard)
 
 
+async def test_late_copy_of_a_handled_event_is_not_stored(tmp_path: Path) -> None:
+    """If an event was handled, a late copy of it is no event, which would wait for a person."""
+    async with sending(tmp_path, REFUND, ENDED) as shop:
+        await shop.notified()
+        await shop.take({**REFUND.number, "status": REFUND.words[ENDED]}, "refund", time=0)
+
+        assert ["done"] == await shop.states()
+
+
 @pytest.mark.parametrize("more", [{}, {"serial": 2}], ids=["same body", "other body"])
 async def test_event_of_an_earlier_send_takes_no_key(more: dict[str, Any], tmp_path: Path) -> None:
     """While "failed" of the first send waits, a genuine "failed" of the second send arrives: it is handled once."""

@@ -35,20 +35,17 @@ MOMENTS: Final = {
 }
 
 
-def free_address() -> tuple[str, str]:
-    """Return a host and a port that nobody takes while the shop is dead."""
+def free_place(folder: Path) -> list[str]:
+    """Return a folder, and a host and a port that nobody takes while the shop is dead."""
     host = f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}.1"
     with socket.create_server((host, 0)) as free:
-        return host, str(free.getsockname()[1])
+        return [str(folder), host, str(free.getsockname()[1])]
 
 
 @contextmanager
-def life(
-    folder: Path, address: tuple[str, str], environment: Mapping[str, str], ahead: int = 0, fatal: str = ""
-) -> Generator[Forked]:
+def life(place: list[str], environment: Mapping[str, str], ahead: int = 0, fatal: str = "") -> Generator[Forked]:
     """Run a shop until the block ends."""
-    arguments = [str(folder), *address, str(ahead), fatal]
-    with Forked(PROGRAM, *arguments, environment={**os.environ, **environment}) as process:
+    with Forked(PROGRAM, *place, str(ahead), fatal, environment={**os.environ, **environment}) as process:
         assert "serves\n" == process.stdout.readline()
         yield process
 
@@ -69,17 +66,17 @@ async def settled(url: str) -> None:
 @pytest.mark.parametrize("fatal", MOMENTS)
 async def test_killed(fatal: str, profile: Profile, tmp_path: Path) -> None:
     """A handler with a transaction has each effect once, wherever the shop is killed; one without, at least once."""
-    address, books = free_address(), Books(tmp_path / "books.db")
-    url = f"http://{':'.join(address)}"
+    place, books = free_place(tmp_path), Books(tmp_path / "books.db")
+    url = f"http://{':'.join(place[1:])}"
     async with Sandbox(profile, clock="frozen") as sandbox:
         given = environment(sandbox, tmp_path)
-        with life(tmp_path, address, given, fatal=fatal) as first:
+        with life(place, given, fatal=fatal) as first:
             for each in ORDERS:
                 await sandbox.given.paid_order(out_trade_no=each, notify_url=f"{url}/notify/payment?to={each}")
             await sandbox.settle()
             ended = await asyncio.to_thread(first.wait)
         acknowledged = {each.reference for each in sandbox.ledger.notifications() if each.state == "delivered"}
-        with life(tmp_path, address, given, ahead=LATER):
+        with life(place, given, ahead=LATER):
             await settled(url)
             credited = set(books.of("credited"))
             for wait in profile.sandbox.redelivery:
