@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from payasync.cli.sandbox import environment_of
 from payasync.cli.signals import SIGNALS
+from payasync.sandbox import ThreadedSandbox
 from tests.chaos.forked import Forked
 
 
@@ -21,6 +23,20 @@ def signals() -> Iterator[None]:
     yield
     for number, handler in zip(SIGNALS, before, strict=True):
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def sandbox() -> Iterator[ThreadedSandbox]:
+    """A sandbox with a paid order, in a thread of its own, because a command has its own event loop."""
+    with ThreadedSandbox(repeated_refunds="refused") as sandbox:
+        sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        yield sandbox
+        sandbox.faults.clear()
+
+
+def variables(sandbox: Any) -> dict[str, str]:
+    """Return the variables that give a command the address and the keys of a sandbox, also of one in a thread."""
+    return environment_of(sandbox)
 
 
 def interrupt(process: subprocess.Popen[Any] | Forked, number: signal.Signals) -> None:

@@ -10,7 +10,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from itertools import product
 from pathlib import Path
@@ -22,14 +21,13 @@ from click.testing import CliRunner
 
 from payasync.cli.call_result import CallResult
 from payasync.cli.commands import payasync
-from payasync.cli.sandbox import environment_of
 from payasync.cli.signals import SIGNALS, stopped_by_signals
 from payasync.errors import StorageError
 from payasync.journal import SqliteJournal
 from payasync.profile.schema import Idempotency
 from payasync.sandbox import PROFILE, ThreadedSandbox
 from tests.chaos.forked import Forked
-from tests.cli.conftest import interrupt
+from tests.cli.conftest import interrupt, variables
 from tests.inside import until
 
 pytestmark = pytest.mark.usefixtures("signals")
@@ -55,15 +53,6 @@ WRITES: Final = {
 NUMBER: Final = re.compile(r"\b[0-9]{8}-[0-9]{6}-[0-9a-f]{8}\b")
 DOUBT: Final = 3
 """The exit code if a write may have been done."""
-
-
-@pytest.fixture
-def sandbox() -> Iterator[ThreadedSandbox]:
-    """A sandbox with a paid order, in a thread of its own, because a command has its own event loop."""
-    with ThreadedSandbox(repeated_refunds="refused") as sandbox:
-        sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
-        yield sandbox
-        sandbox.faults.clear()
 
 
 def journal_at(path: Path) -> str:
@@ -99,15 +88,9 @@ class Shown:
         return dict(line.split(None, 1) for line in self.out.splitlines())
 
 
-def environment(sandbox: ThreadedSandbox) -> dict[str, str]:
-    """Return the environment of a command."""
-    variables: Any = environment_of(sandbox)  # type: ignore[arg-type] # it has all that is asked for
-    return dict(variables)
-
-
 def ran(sandbox: ThreadedSandbox, *arguments: str, given: str | None = None, **changes: str | None) -> Shown:
     """Run a command; no key is in what it prints."""
-    environ = environment(sandbox)
+    environ = variables(sandbox)
     result = CliRunner().invoke(payasync, arguments, input=given, env={**environ, **changes})
     for name, key in environ.items():
         assert not name.endswith(("_KEY", "_KEYS")) or key not in result.output
@@ -240,7 +223,7 @@ def test_facts_of_the_question(sandbox: ThreadedSandbox, tmp_path: Path) -> None
 def test_signal_at_the_question(sandbox: ThreadedSandbox, number: signal.Signals) -> None:
     """Ctrl-C or SIGTERM at the question of a real terminal sends nothing, says so, and the exit code is 130."""
     ours, its = pty.openpty()
-    environ = {**os.environ, **environment(sandbox)}
+    environ = {**os.environ, **variables(sandbox)}
     with (
         os.fdopen(ours, "rb", 0) as screen,
         Forked("payasync", *R1, environment=environ, streams=dict.fromkeys(range(3), its)) as process,
@@ -281,7 +264,7 @@ def test_ctrl_c_immediately_before_the_write(
 def test_interrupted_query(sandbox: ThreadedSandbox, tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C or SIGTERM ends a query silently with exit code 130: a query changes nothing."""
     fault = sandbox.faults.hang("orders.query", phase="after")
-    with Forked("payasync", "order", "query", "T1", environment=environment(sandbox), folder=tmp_path) as process:
+    with Forked("payasync", "order", "query", "T1", environment=variables(sandbox), folder=tmp_path) as process:
         sandbox.call(until, lambda: fault.fired)
         process.send_signal(number)
         said = process.communicate()
@@ -295,7 +278,7 @@ def test_interrupted(sandbox: ThreadedSandbox, tmp_path: Path, number: signal.Si
     fault = sandbox.faults.hang("refunds.create", phase="after")
     journal_at(tmp_path / "pay.db")
     arguments = (*REFUND, "--yes", "--json", "--journal", "pay.db")
-    with Forked("payasync", *arguments, environment=environment(sandbox), folder=tmp_path) as process:
+    with Forked("payasync", *arguments, environment=variables(sandbox), folder=tmp_path) as process:
         sandbox.call(until, lambda: fault.fired)
         process.send_signal(number)
         out, err = process.communicate()
@@ -349,7 +332,7 @@ def test_unknown_outcome_in_the_journal_of_the_environment(
     sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the environment names the journal and the service, the commands that are shown work as they stand there."""
-    for name, value in {**environment(sandbox), "PAYASYNC_JOURNAL": journal_at(tmp_path / "pay.db")}.items():
+    for name, value in {**variables(sandbox), "PAYASYNC_JOURNAL": journal_at(tmp_path / "pay.db")}.items():
         monkeypatch.setenv(name, value)
     shown = unknown(sandbox, *R1).as_json["next"]
 
@@ -569,7 +552,7 @@ def command_line(
     ours = {name: value for name, value in os.environ.items() if measured or not name.startswith("COVERAGE_")}
     words = [sys.executable, "-m", "payasync", *arguments, *(["--yes"] if confirmed else [])]
     command = ["/bin/bash", "-o", "pipefail", "-c", shell.replace("payasync", shlex.join(words))]
-    environ = {**ours, **environment(sandbox)}
+    environ = {**ours, **variables(sandbox)}
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -578,7 +561,7 @@ def on_full_disk(sandbox: ThreadedSandbox, stream: int, *arguments: str) -> tupl
     command = ("payasync", *arguments, "--yes")
     with (
         Path("/dev/full").open("wb") as full,
-        Forked(*command, environment=environment(sandbox), streams={stream: full.fileno()}) as process,
+        Forked(*command, environment=variables(sandbox), streams={stream: full.fileno()}) as process,
     ):
         _, said = process.communicate()
         return process.wait(), said

@@ -5,7 +5,7 @@ import fcntl
 import os
 import resource
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Generator
 from contextlib import closing, contextmanager
 from itertools import product
 from pathlib import Path
@@ -35,7 +35,7 @@ from payasync.journal.intents import Intent, State
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.session import Result as CallResult
 from payasync.session import Unknown
-from payasync.settings import lock_file, new_private
+from payasync.settings import lock_file
 from payasync.wire.call import Reply
 from payasync.wire.validators import invalid_argument
 from tests.journal.building import LEASE, MERCHANT, START, Clock, draft, kept, refund
@@ -250,42 +250,26 @@ def test_result_of_another_run_is_refused(path: Path) -> None:
     assert 2 == len(path.read_text().splitlines())
 
 
-@pytest.mark.parametrize(("step", "begun"), [("lock_file", True), ("_hold_lock", False)])
-def test_result_of_a_run_that_begins_at_the_same_time_stays(
-    path: Path, monkeypatch: pytest.MonkeyPatch, step: str, *, begun: bool
-) -> None:
-    """If another run makes its partial file while this one begins, this one is refused, and removes nothing."""
-    partial, real = beside(path), getattr(refund_file, step)
-    if begun:
+@pytest.mark.parametrize("step", ["lock_file", "_hold_lock", "new_private"])
+def test_run_that_begins_at_the_same_time_stays(path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """If another run makes or locks the partial file while this one begins, this one is refused, and removes nothing."""
+    partial, real, open_files = beside(path), getattr(refund_file, step), list[int]()
+    if step == "lock_file":
         ResultFile(path).close()
 
     def overtaken(*given: Any) -> Any:
         monkeypatch.undo()
+        if step == "new_private":
+            made = real(*given)
+            open_files.append(os.open(partial, os.O_RDONLY))
+            assert lock_file(open_files[0])
+            return made
         partial.unlink(missing_ok=True)
-        partial.write_text("of the other run")
+        partial.touch()
         return real(*given)
 
     # Two processes meet at these points too rarely for a test.
     monkeypatch.setattr(refund_file, step, overtaken)
-    with pytest.raises(errors.ConfigurationError, match="is locked, because another run writes it"):
-        ResultFile(path)
-
-    assert "of the other run" == partial.read_text()
-
-
-def test_run_that_locks_the_new_file_first_writes_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If another run locks the partial file before this one, which has made it, this one is refused."""
-    real = new_private
-
-    def overtaken(given: Path) -> int:
-        made = real(given)
-        open_files.append(os.open(given, os.O_RDONLY))
-        assert lock_file(open_files[0])
-        return made
-
-    # Two processes meet at this point too rarely for a test.
-    open_files = list[int]()
-    monkeypatch.setattr(refund_file, "new_private", overtaken)
     with pytest.raises(errors.ConfigurationError, match="is locked, because another run writes it"):
         ResultFile(path)
     for each in open_files:
@@ -471,13 +455,11 @@ def test_number_of_another_refund() -> None:
     """The message names the difference, and advises a new number only if both refunds are owed."""
     amount = "refund_amt was 10 and is 20"
     cases: list[tuple[State, dict[str, Any], Word, str]] = [
-        ("succeeded", {"refund_amt": 20}, "refused", f"was already refunded (succeeded): {amount}"),
-        ("accepted", {"refund_amt": 20}, "refused", f"was already refunded (accepted): {amount}"),
+        ("succeeded", {"total_amt": 500}, "refused", "was already refunded (succeeded): total_amt was 450 and is 500"),
+        ("accepted", {"out_trade_no": "T2"}, "refused", "was already refunded (accepted): out_trade_no was T1 and"),
         ("rejected", {"refund_amt": 20}, "refused", f"was used before (rejected): {amount}"),
         ("sending", {"refund_amt": 20}, "unknown", f"may have been refunded already (sending): {amount}"),
         ("manual", {"refund_amt": 20}, "manual", f"may have been refunded already (manual): {amount}"),
-        ("succeeded", {"out_trade_no": "T2"}, "refused", "was already refunded (succeeded): out_trade_no was T1 and"),
-        ("succeeded", {"total_amt": 500}, "refused", "was already refunded (succeeded): total_amt was 450 and is 500"),
     ]
     for state, changes, word, message in cases:
         before = kept(state=state, request={"out_trade_no": "T1", "total_amt": 450, "refund_amt": 10})
@@ -509,74 +491,51 @@ async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
         yield journal
 
 
-Step = Callable[[Journal], Awaitable[object]]
-
-
-def sent(state: State, **facts: Any) -> Step:
-    """Return a step that sends the refund, and settles it."""
-
-    async def step(journal: Journal) -> None:
+async def happen(journal: Journal, what: str, state: Any = "rejected", **facts: Any) -> None:
+    """Let something happen to the refund."""
+    if what == "sent":
         begun = await journal.begin(evolve(draft(), queued=False), LEASE)
         await journal.settle(begun.intent, state, **facts)
-
-    return step
-
-
-def asked(state: State, **facts: Any) -> Step:
-    """Return a step in which a query settles the refund."""
-
-    async def step(journal: Journal) -> None:
+    elif what == "asked":
         (held,) = await journal.ask(1, LEASE)
         await journal.settle(held, state, **facts)
-
-    return step
-
-
-def notified(state: State | str) -> Step:
-    """Return a step in which a notification gives the refund's state."""
-    return lambda journal: journal.told("refunds.create", "R1", state, {}, merchant=MERCHANT)
-
-
-def queued(journal: Journal) -> Awaitable[object]:
-    """Queue the refund."""
-    return journal.add(refund(), merchant=MERCHANT)
+    elif what == "notified":
+        await journal.told("refunds.create", "R1", state, {}, merchant=MERCHANT)
+    elif what == "queued":
+        await journal.add(refund(), merchant=MERCHANT)
+    else:
+        await journal.resolve(1, as_="rejected", reason="asked the bank")
 
 
-def given_up(journal: Journal) -> Awaitable[object]:
-    """Have a person resolve the refund as not made."""
-    return journal.resolve(1, as_="rejected", reason="asked the bank")
+OF_SERVICE: Final = {"outcome": DECLINED, "reason": FAILED}
+STORIES: Final[list[tuple[bool, list[tuple[str, dict[str, Any]]]]]] = [
+    (True, [("sent", OF_SERVICE)]),
+    (True, [("sent", {"state": "accepted", "outcome": Outcome(status=200)}), ("asked", OF_SERVICE)]),
+    (True, [("sent", {"state": "accepted"}), ("notified", {"state": "failed"})]),
+    (True, [("sent", {"state": "unknown"}), ("asked", {"reason": "never arrived"})]),
+    (True, [("sent", {"state": "unknown"}), ("given up", {})]),
+    (True, [("sent", {"reason": "no such order"}), ("notified", {"state": "succeeded"}), ("given up", {})]),
+    (True, [("queued", {}), ("given up", {})]),
+    (False, [("sent", {"reason": "no connection"})]),
+    (False, [("sent", {"reason": "no such order"}), ("sent", {"reason": "no such order"})]),
+]
+"""By what happened to an earlier refund, whether others than its sender may know that it was not done."""
 
 
-REFUSED: Final = sent("rejected", reason="no such order")
-ACCEPTED: Final = sent("accepted", outcome=Outcome(status=200))
-KNOWN_TO_OTHERS: Final[dict[str, tuple[Step, ...]]] = {
-    "declined immediately": (sent("rejected", outcome=DECLINED, reason=FAILED),),
-    "declined later": (ACCEPTED, asked("rejected", outcome=DECLINED, reason=FAILED)),
-    "notified": (sent("accepted"), notified("failed")),
-    "lost": (sent("unknown"), asked("rejected", reason="never arrived")),
-    "given up in doubt": (sent("unknown"), given_up),
-    "given up after a contradiction": (REFUSED, notified("succeeded"), given_up),
-    "given up unsent": (queued, given_up),
-}
-KNOWN_TO_THE_SENDER: Final = {
-    "refused": (REFUSED,),
-    "refused twice": (REFUSED, REFUSED),
-    "not sent": (sent("rejected", reason="no connection"),),
-}
-
-
-@pytest.mark.parametrize("name", [*KNOWN_TO_OTHERS, *KNOWN_TO_THE_SENDER])
-async def test_row_that_others_may_have_refunded_is_listed(journal: SqliteJournal, name: str) -> None:
+@pytest.mark.parametrize(("listed", "story"), STORIES)
+async def test_row_that_others_may_have_refunded_is_listed(
+    journal: SqliteJournal, story: list[tuple[str, dict[str, Any]]], *, listed: bool
+) -> None:
     """If an earlier refund was reported as not done, its row is listed with the reason, and no other row is.
 
     If the service plainly refused a refund, or it was not sent, its row is not listed.
     """
-    for step in {**KNOWN_TO_OTHERS, **KNOWN_TO_THE_SENDER}[name]:
-        await step(journal)
+    for what, facts in story:
+        await happen(journal, what, **facts)
     (intent,) = await journal.find("refunds.create", "R1")
     expected = RowResult(row=REFUNDS[0], state="refused", message=intent.reason)
 
-    assert [expected] * (name in KNOWN_TO_OTHERS) == resubmissions(REFUNDS, await journal.list("rejected"), MERCHANT)
+    assert [expected] * listed == resubmissions(REFUNDS, await journal.list("rejected"), MERCHANT)
 
 
 async def test_only_the_same_refund_is_listed(journal: SqliteJournal) -> None:

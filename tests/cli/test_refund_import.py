@@ -3,13 +3,10 @@
 import asyncio
 import csv
 import io
-import os
 import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +31,7 @@ from payasync import (
 from payasync.cli import refund_import
 from payasync.cli.commands import payasync
 from payasync.cli.options import Address, session_with
-from payasync.cli.refund_file import ResultFile, Row, RowResult, Word, read_rows
+from payasync.cli.refund_file import ResultFile, Row, RowResult, Word, locked, read_rows
 from payasync.cli.refund_import import (
     DENIED,
     NO_RESPONSE,
@@ -47,7 +44,6 @@ from payasync.cli.refund_import import (
     read_file,
     run,
 )
-from payasync.cli.sandbox import environment_of
 from payasync.clocks import Pace, use_clocks
 from payasync.journal import Journal, SqliteJournal
 from payasync.journal.intents import Draft, Intent
@@ -57,6 +53,7 @@ from payasync.sandbox import PROFILE, ThreadedSandbox
 from payasync.session import Result as CallResult
 from payasync.session import Unknown
 from payasync.wire.call import Reply
+from tests.cli.conftest import variables
 from tests.journal.building import LEASE, START, Clock, draft
 
 pytestmark = pytest.mark.usefixtures("signals")
@@ -67,19 +64,6 @@ DOUBTFUL: Final = 60
 AT_ONCE: Final = 10
 """Questions of a reconciler."""
 GOOD: Final = ("T1,R1,450,100", "T1,R2,450,50")
-
-
-@pytest.fixture
-def sandbox() -> Iterator[ThreadedSandbox]:
-    """A sandbox with a paid order, in a thread of its own, because the command has its own event loop."""
-    with ThreadedSandbox(repeated_refunds="refused") as sandbox:
-        sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
-        yield sandbox
-
-
-def environment(sandbox: Any) -> dict[str, str | None]:
-    """Return the environment of a session with a sandbox."""
-    return {**environment_of(sandbox)}
 
 
 def written(folder: Path, *rows: str, header: str = HEADER) -> Path:
@@ -98,9 +82,7 @@ def profile(file: Path, profile: Profile) -> tuple[str, str]:
 def imported(sandbox: ThreadedSandbox, file: Path, *arguments: str, **changes: str | None) -> Result:
     """Run the command, with a journal and a result beside the file."""
     given = ["--journal", str(file.with_name("pay.db")), "--result", str(file.with_name("out.csv")), *arguments]
-    return CliRunner().invoke(
-        payasync, ["refund", "import", str(file), *given], env={**environment(sandbox), **changes}
-    )
+    return CliRunner().invoke(payasync, ["refund", "import", str(file), *given], env={**variables(sandbox), **changes})
 
 
 def written_states(file: Path) -> dict[str, str]:
@@ -253,13 +235,7 @@ def test_other_service_is_sent_nothing(sandbox: ThreadedSandbox, tmp_path: Path)
 
 def test_interrupted_while_it_reads(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while the file is read ends it immediately with exit code 130."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def reading(*_: object) -> None:
-        signal.raise_signal(signal.SIGINT)
-        raise AssertionError("it goes on")
-
-    monkeypatch.setattr(refund_import, "read_rows", reading)
+    monkeypatch.setattr(refund_import, "read_rows", lambda *_: signal.raise_signal(signal.SIGINT))
     ended = imported(sandbox, written(tmp_path, *GOOD))
 
     assert (130, "payasync refund import: interrupted; nothing was sent\n") == (ended.exit_code, ended.stderr)
@@ -334,7 +310,7 @@ async def waited(
     kind: type[SqliteJournal] = SqliteJournal,
 ) -> tuple[int, str]:
     """Import with a clock that each wait advances; return the exit code and the output."""
-    for name, value in environment(sandbox).items():
+    for name, value in variables(sandbox).items():
         monkeypatch.setenv(name, str(value))
 
     async def sleep(seconds: float) -> None:
@@ -383,50 +359,28 @@ async def test_row_that_another_run_makes_is_not_called_unsent(sandbox: Threaded
         assert [("succeeded", True)] * 3 == [(each.state, each.earlier) for each in sending.row_results.values()]
 
 
-@contextmanager
-def importing(sandbox: ThreadedSandbox, file: Path, journal: str) -> Generator[None]:
-    """Import a file in a process of its own, which gets no response and is killed at the end."""
-    command = [sys.executable, "-m", "payasync", "refund", "import", str(file), "--journal", journal, "--limit", "1"]
-    hanging = sandbox.faults.hang("refunds.create", phase="before", times=None)
-    own = {name: str(value) for name, value in environment(sandbox).items()}
-    with subprocess.Popen(command, env={**os.environ, **own}, stdout=subprocess.PIPE) as run:
-        assert run.stdout is not None
-        try:
-            assert any(b"Amount" in line for line in iter(run.stdout.readline, b""))
-            while not hanging.fired:
-                assert run.poll() is None
-            yield
-        finally:
-            run.kill()
-
-
 def test_second_run_is_refused(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """While a run imports a file, a second one sends nothing, and says why. A killed run leaves no lock."""
-    file = written(tmp_path, *GOOD)
-    with importing(sandbox, file, str(tmp_path / "first.db")):
+    """While a run imports a file, a second one sends nothing, and says why.
+
+    While one imports another file by the same journal, rows that this one does not send are unknown.
+    """
+    file, why = written(tmp_path, *GOOD), "is locked, because another run imports it. Nothing was sent. Wait until"
+    with locked(file):
         second = imported(sandbox, file)
-    sandbox.faults.clear()
-    third = imported(sandbox, file)
+    refusing = sandbox.faults.refuse()
+    with asyncio.Runner() as runner:
+        other = AsyncExitStack()
+        journal = runner.run(other.enter_async_context(SqliteJournal(tmp_path / "pay.db")))
+        runner.run(other.enter_async_context(journal.present()))
+        beside, states = imported(sandbox, file), set(written_states(file).values())
+        runner.run(other.aclose())
+    alone = imported(sandbox, file)
 
-    assert 2 == second.exit_code
-    why = "is locked, because another run imports it. Nothing was sent. Wait until that run has ended"
-    assert why in words(second.stderr)
-    assert 0 == third.exit_code
-
-
-def test_row_that_another_run_may_send_is_not_called_unsent(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """While another run imports another file, rows that this one does not send are unknown, and it says why."""
-    other = written(tmp_path, *GOOD).rename(tmp_path / "other.csv")
-    file = written(tmp_path, GOOD[1])
-    with importing(sandbox, other, str(tmp_path / "pay.db")):
-        refusing = sandbox.faults.refuse()
-        second, states = imported(sandbox, file), set(written_states(file).values())
-    third = imported(sandbox, file)
-
+    assert (2, True) == (second.exit_code, why in words(second.stderr))
     assert refusing.fired
-    assert (3, {"unknown"}) == (second.exit_code, states)
-    assert "another import may use this journal, and send it" in words(second.output)
-    assert (1, {"unsent"}) == (third.exit_code, set(written_states(file).values()))
+    assert (3, {"unknown"}) == (beside.exit_code, states)
+    assert "another import may use this journal, and send it" in words(beside.output)
+    assert (1, {"unsent"}) == (alone.exit_code, set(written_states(file).values()))
 
 
 async def test_row_that_stays_in_doubt(
@@ -649,22 +603,11 @@ def test_rows_that_are_sent_again_are_listed() -> None:
 
 def test_long_wait_is_announced_once() -> None:
     """A wait of some seconds is announced once for each cause, with its reason, also in a file."""
-    reason, silent = "the connection\x07 was lost", (2, 10.0, "", True)
+    silent, away = (2, 10.0, "", True), "The service does not respond: 2 rows in doubt; the next query is in 10 s."
     cases: list[tuple[list[tuple[int, float, str, bool]], list[str]]] = [
-        (
-            [(1, 0, "", False), (1, 57.0, "", False), (1, 30.0, "", False)],
-            ["1 row in doubt; the next query is in 57 s."],
-        ),
-        ([(2, 0.2, "", False), (2, 8.0, "", False)], ["2 rows in doubt; the next query is in 8 s."]),
         ([(1, 0, "", False), (1, 1.0, "", False)], []),
-        (
-            [(3, 57.0, "", False), silent, silent],
-            [
-                "3 rows in doubt; the next query is in 57 s.",
-                "The service does not respond: 2 rows in doubt; the next query is in 10 s.",
-            ],
-        ),
-        ([(1, 7.0, reason, False)], ["1 row in doubt; the next query is in 7 s. Reason: the connection? was lost"]),
+        ([(3, 57.0, "", False), silent, silent], ["3 rows in doubt; the next query is in 57 s.", away]),
+        ([(1, 7.0, "it\x07 fails", False)], ["1 row in doubt; the next query is in 7 s. Reason: it? fails"]),
     ]
     for waits, expected in cases:
         screen = Shown()
@@ -675,33 +618,23 @@ def test_long_wait_is_announced_once() -> None:
         assert expected == [line.strip() for line in screen.text.splitlines() if line]
 
 
-def test_stopping() -> None:
-    """After Ctrl-C, the screen says what a second one does, and shows the cursor again."""
-    for terminal in (False, True):
-        screen = Shown(terminal=terminal)
-        with screen.progress(3):
-            screen.stopping()
-            text = screen.text
-
-        assert "Waiting for the calls in flight; Ctrl-C again interrupts them." in text
-        assert terminal is ("\x1b[?25l" in text)
-        assert text.rfind("\x1b[?25h") >= text.rfind("\x1b[?25l")
-
-
 def test_interrupted_calls() -> None:
-    """After an interruption, the last line says how many rows are in doubt, and where the results are."""
-    so_far, journal = "The results so far are in out.csv.partial. Run", "The results so far are in the journal. Run the"
+    """After a second Ctrl-C, the last line says how many rows are in doubt, and where the results are.
+
+    The terminal has its cursor again.
+    """
     cases = (
-        (5, "out.csv", f"up to 5 rows may have been done. {so_far}"),
-        (1, None, f"up to 1 row may have been done. {journal} same command"),
-        (0, "out.csv", "nothing is in doubt."),
+        (1, None, "up to 1 row may have been done. The results so far are in the journal. Run the same command"),
+        (0, "out.csv", "nothing is in doubt. The results so far are in out.csv.partial. Run"),
     )
     for count, result, words in cases:
-        screen = Shown(result=result)
+        screen = Shown(result=result, terminal=True)
         with screen.progress(3):
+            screen.stopping()
             screen.cut_off(count)
 
-        assert f"  Interrupted: {words}" in screen.text
+        assert words in screen.text
+        assert screen.text.rfind("\x1b[?25h") > screen.text.rfind("\x1b[?25l") >= 0
 
 
 def test_rows_in_doubt_are_listed_with_what_to_do() -> None:
@@ -730,40 +663,29 @@ def done(attempts: int = 1) -> CallResult[RefundResponse]:
     return Done(REFUND, RefundResponse(reply, PROFILE.answer, PROFILE.states))
 
 
-def refused(error: errors.PayasyncError) -> CallResult[RefundResponse]:
-    """Return a refund that was not made."""
-    error.add(attempts=1)
-    return Refused(REFUND, error)
+def failed(error: errors.PayasyncError, attempts: int = 1) -> CallResult[RefundResponse]:
+    """Return a refund that was not made, or may have been; without attempts, the journal has refused to send it."""
+    error.add(attempts=attempts)
+    return Unknown(REFUND, error) if isinstance(error, errors.OutcomeUnknownError) else Refused(REFUND, error)
 
 
-def without_response(attempts: int = 1) -> CallResult[RefundResponse]:
-    """Return a refund without a response; without attempts, the journal has refused to send it."""
-    return Unknown(REFUND, errors.OutcomeUnknownError("no response", attempts=attempts))
-
-
-def denied(status: int = 403) -> CallResult[RefundResponse]:
-    """Return a refund for which the service rejects the keys."""
-    return refused(errors.AuthenticationError(f"HTTP {status}", http_status=status))
-
-
-BAD_REQUEST: Final = refused(errors.ServiceError("HTTP 400"))
-NOT_SENT: Final = refused(errors.NotSentError("no connection"))
-
-
+LOST: Final = failed(errors.OutcomeUnknownError("no response"))
+DENIED_ONE: Final = failed(errors.AuthenticationError("HTTP 403", http_status=403))
+UNAUTHORISED: Final = failed(errors.AuthenticationError("HTTP 401", http_status=401))
+BAD_REQUEST: Final = failed(errors.ServiceError("HTTP 400"))
 STOPS: Final = [
-    ([without_response()] * (MOST - 1), ""),
-    ([without_response()] * MOST, NO_RESPONSE),
-    ([NOT_SENT] * MOST, NO_RESPONSE),
-    ([without_response(), without_response(), done(), without_response()], ""),
-    ([without_response(), without_response(), BAD_REQUEST, without_response()], ""),
-    ([without_response(attempts=0)] * MOST, ""),
-    ([without_response(), without_response(), done(attempts=0), without_response()], NO_RESPONSE),
-    ([denied(401)], WRONG_KEYS),
-    ([done(), denied(401)], WRONG_KEYS),
-    ([denied()] * (DENIED - 1), ""),
-    ([denied()] * DENIED, WRONG_KEYS),
-    ([done(), *[denied()] * DENIED], ""),
-    ([BAD_REQUEST, *[denied()] * DENIED], ""),
+    ([LOST] * (MOST - 1), ""),
+    ([LOST] * MOST, NO_RESPONSE),
+    ([failed(errors.NotSentError("no connection"))] * MOST, NO_RESPONSE),
+    ([LOST, LOST, done(), LOST], ""),
+    ([LOST, LOST, BAD_REQUEST, LOST], ""),
+    ([failed(errors.OutcomeUnknownError("being sent"), attempts=0)] * MOST, ""),
+    ([LOST, LOST, done(attempts=0), LOST], NO_RESPONSE),
+    ([done(), UNAUTHORISED], WRONG_KEYS),
+    ([DENIED_ONE] * (DENIED - 1), ""),
+    ([DENIED_ONE] * DENIED, WRONG_KEYS),
+    ([done(), *[DENIED_ONE] * DENIED], ""),
+    ([BAD_REQUEST, *[DENIED_ONE] * DENIED], ""),
 ]
 
 
