@@ -3,14 +3,15 @@
 import asyncio
 import io
 import logging
+import os
 import shlex
 import signal
 import socket
 import subprocess
 import sys
 import urllib.request
-from contextlib import ExitStack, closing, suppress
-from datetime import datetime, timedelta
+from contextlib import closing
+from datetime import timedelta
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,7 @@ from payasync.cli.sandbox import LogScreen, SandboxScreen, refund_setting
 from payasync.sandbox import PROFILE
 from payasync.sandbox.model import Entry
 from payasync.sandbox.webhooks import Delivery
+from tests.chaos.forked import Forked
 from tests.cli.sandbox_process import (
     Ended,
     SandboxProcess,
@@ -37,12 +39,9 @@ from tests.cli.sandbox_process import (
     order_paid,
     running,
     serving,
-    started,
 )
 
 SECONDS: Final = 30
-FULL: Final = Path("/dev/full")
-QUIETER: Final = ("--quiet", "--json")
 KEY_PAIRS: Final = SortedPairs(algorithm="ed25519", encoding="base64")
 PROGRAM: Final = """
 import asyncio
@@ -197,58 +196,6 @@ def test_each_notification_is_a_line() -> None:
     assert second.startswith("404 notify payment.paid T2: answered 404, which does not acknowledge; again at ")
 
 
-def test_goes_on_where_nobody_reads() -> None:
-    """If nobody reads its output any more, the sandbox continues, and ends without an error."""
-    with running("--port", "0") as process:
-        shown = lines(process, "Ctrl-C")
-        url = fact(shown, "Listens")
-        process.stdout.close()
-        statuses = [ask(f"{url}/nothing", b"{}") for _ in range(3)]
-        process.send_signal(signal.SIGTERM)
-        complaint = process.stderr.read()
-        code = process.wait()
-
-    assert [404] * 3 == statuses
-    assert (0, "") == (code, complaint)
-
-
-def serves(process: subprocess.Popen[str], host: str, port: int) -> bool:
-    """Wait until a process listens or has ended, and return whether it listens."""
-    with socket.socket() as one:
-        listens = one.connect_ex((host, port)) == 0
-    if listens or process.poll() is not None:
-        return listens
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(0.05)
-    return serves(process, host, port)
-
-
-@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full, the disk that is always full")
-@pytest.mark.parametrize("options", [(), *(pytest.param((each,), marks=pytest.mark.long) for each in QUIETER)])
-def test_goes_on_where_the_disk_is_full(options: tuple[str, ...]) -> None:
-    """If its output cannot be written, the sandbox continues, and ends without an error."""
-    host, port = free_address()
-    with ExitStack() as stack:
-        full = stack.enter_context(FULL.open("w"))
-        process = stack.enter_context(started("--host", host, "--port", port, *options, stdout=full))
-        stack.callback(process.kill)
-        served = serves(process, host, int(port))
-        statuses = [ask(f"http://{host}:{port}/nothing", b"{}") for _ in range(3) if served]
-        process.send_signal(signal.SIGTERM)
-        end = ended(process)
-
-    assert [404] * 3 == statuses
-    assert (0, "") == (end.code, end.err)
-
-
-def test_how_refunds_end() -> None:
-    """`--refunds` takes a word of `Sandbox`, or a time with its unit."""
-    times = {"30s": timedelta(seconds=30), "5min": timedelta(minutes=5), "2h": timedelta(hours=2), "3d": timedelta(3)}
-    settings = {"succeed": "succeed", "fail": "fail", "by hand": "by hand", **times}
-
-    assert settings == {text: refund_setting(text) for text in settings}
-
-
 def test_refunds_end_as_the_option_says() -> None:
     """`--refunds fail` lets each refund fail immediately."""
 
@@ -263,53 +210,69 @@ def test_refunds_end_as_the_option_says() -> None:
         assert ("fail", "failed") == (sandbox.told["refunds"], asyncio.run(refunded(sandbox)))
 
 
-REFUSED: Final = Delivery(
-    entry=Entry(kind="delivery", name="payment.paid", reference="L5", reason="connection refused"),
-    where="http://127.0.0.1:9999/notify/payment",
-    state="waiting",
-    tries=1,
-    wait=5.0,
+@pytest.mark.parametrize(
+    "options", [(), *(pytest.param((each,), marks=pytest.mark.long) for each in ("--quiet", "--json"))]
 )
-TAKEN: Final = evolve(REFUSED, entry=evolve(REFUSED.entry, status=200, reason=""), state="delivered", wait=None)
+def test_goes_on_where_nothing_can_be_written(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """If its output cannot be written, or nobody reads it, the sandbox continues, and ends without an error."""
+    reader, closed = os.pipe()
+    os.close(reader)
+    for output in (os.open("/dev/full", os.O_WRONLY), closed):
+        host, port = free_address()
+        arguments = ("payasync", "sandbox", "--host", host, "--port", port, *options)
+        with Forked(*arguments, streams={1: output}, folder=tmp_path) as process:
+            os.close(output)
+            while not (statuses := asked(host, int(port))):
+                assert process.poll() is None
+            process.send_signal(signal.SIGTERM)
+            end = ended(process)
+
+        assert ([404] * 3, 0, "") == (statuses, end.code, end.err)
 
 
-def screen(width: int | None = None) -> tuple[SandboxScreen, io.StringIO]:
-    """Return a screen of this width, or a redirected one, and its output."""
+def asked(host: str, port: int) -> list[int]:
+    """Return the statuses of three requests; none as long as nothing listens."""
+    with socket.socket() as one:
+        one.settimeout(SECONDS)
+        listens = one.connect_ex((host, port)) == 0
+    return [ask(f"http://{host}:{port}/nothing", b"{}") for _ in range(3) if listens]
+
+
+def test_refund_setting() -> None:
+    """`--refunds` takes a word of `Sandbox`, or a time with its unit."""
+    times = {"30s": timedelta(seconds=30), "5min": timedelta(minutes=5), "2h": timedelta(hours=2), "3d": timedelta(3)}
+    settings = {"succeed": "succeed", "fail": "fail", "by hand": "by hand", **times}
+
+    assert settings == {text: refund_setting(text) for text in settings}
+
+
+def screen() -> tuple[SandboxScreen, io.StringIO]:
+    """Return a screen whose output is redirected, and its output."""
     written = io.StringIO()
-    console = Console(file=written, width=width, force_terminal=width is not None, color_system=None, highlight=False)
-    return SandboxScreen(console=console), written
+    return SandboxScreen(console=Console(file=written, color_system=None, highlight=False)), written
 
 
-def delivery_line(delivery: Delivery) -> str:
-    """Return the line of a delivery, without its time."""
-    told, written = screen()
-    told.notification(delivery)
-    return written.getvalue().rstrip("\n").partition("  ")[2]
+WAITING: Final = Delivery(
+    entry=Entry(kind="delivery", name="payment.paid", reference="\x1b[2J", reason="no \x07"),
+    where="http://a/\x1b]0;",
+    state="waiting",
+    tries=7,
+    wait=None,
+)
+SHOWN: Final = {
+    "no ?; again when the clock is advanced  http://a/?]0;": WAITING,
+    "no ?; given up after 7 attempts  http://a/?]0;": evolve(WAITING, state="dead"),
+    "no ?  http://a/?]0;": evolve(WAITING, state="delivered"),
+}
 
 
 def test_line_of_a_delivery() -> None:
-    """The line of a delivery says what went wrong, where, and what follows. Control characters are replaced.
+    """The line of a delivery says what went wrong, where, and what follows. Control characters are replaced."""
+    for words, delivery in SHOWN.items():
+        told, written = screen()
+        told.notification(delivery)
 
-    It has the same columns as the line of a request.
-    """
-    before = datetime.now().astimezone()
-    line = delivery_line(REFUSED)
-    after = datetime.now().astimezone()
-    failed, where = "-   notify payment.paid L5: connection refused; again at ", f"  {REFUSED.where}"
-    told, written = screen()
-    told.request(Entry(kind="request", name="orders.place", reference="L5", status=200, milliseconds=1.0))
-    request, delivered = written.getvalue().partition("  ")[2], delivery_line(TAKEN)
-    hostile = evolve(REFUSED.entry, reference="\x1b[2J", reason="no \x07")
-    control = delivery_line(evolve(REFUSED, entry=hostile, where="http://a/\x1b]0;"))
-    stopped = evolve(REFUSED, wait=None)
-
-    assert line in {f"{failed}{moment + timedelta(seconds=5):%H:%M:%S}{where}" for moment in (before, after)}
-    assert "given up after 7 attempts" in delivery_line(evolve(stopped, state="dead", tries=7))
-    assert "again when the clock is advanced" in delivery_line(stopped)
-    assert "connection refused  http" in delivery_line(evolve(stopped, state="delivered"))
-    assert "200 notify payment.paid                L5" == delivered
-    assert request.index("L5") == delivered.index("L5")
-    assert (False, True) == ("\x1b" in control, "?[2J: no ?;" in control)
+        assert f"-   notify payment.paid ?[2J: {words}\n" == written.getvalue().partition("  ")[2]
 
 
 def test_other_log_records(capsys: pytest.CaptureFixture[str]) -> None:
