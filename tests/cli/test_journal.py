@@ -3,11 +3,10 @@
 import asyncio
 import json
 import os
-import pty
 import re
 import signal
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
+import click
 import pytest
 from attrs import evolve
 from click.testing import CliRunner, Result
@@ -35,8 +35,6 @@ from payasync.journal.reconciler import PAGE
 from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.payments import CreatePayment
 from payasync.wire.request import Request
-from tests.chaos.forked import Forked
-from tests.cli.conftest import interrupt
 from tests.journal.building import START, Clock, refund
 from tests.journal.building import kept as keeping
 from tests.test_readme import ENVIRONMENT
@@ -299,71 +297,24 @@ def test_show_says_what_is_in_doubt() -> None:
     assert "Key " not in shown(keeping(state="manual"))
 
 
-def test_list_has_room_for_each_fact_on_80_columns() -> None:
-    """On 80 columns, a list also says since when, and a usual reason needs no more lines than its row has."""
-    reason = "HTTP 503, the service failed; it may have been done"
-    write = keeping(state="unknown", reason=reason)
-    lines = listed([evolve(write, request={"amount": 450, "currency": "CAD"})], 80)
+def test_signal_at_a_question(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Ctrl-C at a question, a line says that nothing is changed."""
 
-    assert [
-        "Write Amount",
-        "Id State Number Since Why",
-        "1 unknown refunds.create 450 CAD HTTP 503, the service failed; it may have",
-        "R1 just now been done",
-    ] == [" ".join(line.split()) for line in lines]
+    def interrupted(*_: object, **__: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:  # as click does
+            raise click.Abort from None
 
-
-def read_terminal(terminal: int) -> str:
-    """Return what a program has written to its terminal; empty if the program has ended."""
-    try:
-        return os.read(terminal, 4096).decode(errors="replace").replace("\r\n", "\n")
-    except OSError:  # how Linux says so
-        return ""
-
-
-@pytest.mark.parametrize(
-    ("number", "arguments", "question"),
-    [
-        (signal.SIGINT, "resolve 4 --as rejected --reason seen --force", "Are you sure that it was not done?"),
-        (signal.SIGTERM, "move https://pay.example https://b.example", "with all its writes?"),
-    ],
-)
-def test_signal_at_a_question(path: Path, number: signal.Signals, arguments: str, question: str) -> None:
-    """After Ctrl-C or SIGTERM at a question, the message begins a line of its own, and nothing is changed."""
-    command = ("payasync", "journal", *arguments.split(), "--journal", str(path))
     in_journal(path, bound)
-    ours, theirs = pty.openpty()
-    shown = ""
-    with Forked(*command, streams=dict.fromkeys(range(3), theirs)) as process:
-        os.close(theirs)
-        while more := read_terminal(ours):
-            shown += more
-            if shown.endswith("[y/N]: "):
-                interrupt(process, number)
-        os.close(ours)
-        process.wait()
+    monkeypatch.setattr("click.confirm", interrupted)
+    for arguments in ("resolve 4 --as rejected --reason seen --force", f"move {OLD} https://b.example"):
+        result = run(*arguments.split(), "--journal", str(path), given="")
+        line = f"payasync journal {arguments.partition(' ')[0]}: interrupted; nothing changed"
 
-    (asked,) = (line for line in shown.splitlines() if question in line)
-    assert asked.endswith("[y/N]: ")
-    assert f"payasync journal {arguments.partition(' ')[0]}: interrupted; nothing changed" in shown.splitlines()
-    assert (130, "manual") == (process.returncode, stored(path, 4).state)
+        assert (130, line) == (result.exit_code, result.stderr.strip())
+    assert "manual" == stored(path, 4).state
     in_journal(path, bound)
-
-
-def test_nothing_is_said_twice() -> None:
-    """If the reason only repeats the state, it is not shown beside it. The merchant is, if there are several."""
-    plain, paid = (
-        keeping(state="succeeded", reason=f"the {reason}")
-        for reason in ("refund's state is succeeded", "order is paid")
-    )
-    (alone,) = intent_table.intent_table([plain], width=200, with_state=False).columns[-1].cells
-    one, other = keeping(state="manual"), keeping(id=2, merchant="M2", state="manual")
-
-    assert [1, 1] == ["\n".join(listed([plain], 200)).count("succeeded"), shown(plain).count("succeeded")]
-    assert plain.reason == str(alone)
-    assert "the order is paid" in listed([paid], 200)[1]
-    assert "Merchant" not in listed([one], 120)[0]
-    assert ["M1", "M2"] == [line.split()[2] for line in listed([one, other], 120)[1:]]
 
 
 def test_damaged_rows_hide_no_other(path: Path) -> None:
@@ -439,34 +390,35 @@ def resolving(path: Path, number: int, end: str, *options: str, given: str | Non
     return run("resolve", str(number), "--journal", str(path), "--as", end, "--reason", "seen", *options, given=given)
 
 
-@pytest.mark.parametrize(
-    ("number", "end", "answer", "question"),
-    [
-        *((4, "succeeded", answer, "Are you sure") for answer in ("y\n", "n\n", "")),
-        (3, "rejected", "y\n", "not sent it, and will not send it. Are you sure that it is no longer wanted?"),
-        (3, "succeeded", "y\n", "payasync has not sent it. Are you sure that it was done by other means?"),
-    ],
-)
-def test_resolve_asks_first(path: Path, number: int, end: str, answer: str, question: str) -> None:
-    """`resolve` shows the intent and explains a yes. Without a clear yes, nothing changes."""
-    before = stored(path, number)
-    result = resolving(path, number, end, "--force", given=answer)
-    expected = (0, end) if answer == "y\n" else (1 if answer else 2, before.state)
+def test_resolve_asks_first(path: Path) -> None:
+    """`resolve` shows the intent, explains a yes, and says until when the service may carry it out.
 
-    assert expected == (result.exit_code, stored(path, number).state)
-    assert {4: "amount = 1000", 3: "refund_amt = 200"}[number] in result.output
-    assert question in result.output
-    assert (answer == "") == ("Pass --yes" in result.stderr)
+    Without a clear yes, nothing changes. Without a terminal it refuses in one line, and asks nothing.
+    """
+    (path.parent / "p.toml").write_text(SLOW)
+    profile, sent = ("--profile", str(path.parent / "p.toml")), stored(path, 2).sent_at
+    assert sent
+    until = f"may carry it out until {format_moment(sent + timedelta(seconds=900))}. Are you sure"
+    cases: list[tuple[int, str, tuple[str, ...], tuple[str, ...]]] = [
+        (4, "succeeded", (), ("amount = 1000", "Are you sure")),
+        (3, "rejected", (), ("refund_amt = 200", "will not send it. Are you sure that it is no longer wanted?")),
+        (3, "succeeded", (), ("payasync has not sent it. Are you sure that it was done by other means?",)),
+        (2, "rejected", profile, ("It was sent ", until)),
+        (2, "rejected", (), ("may carry it out at any time, because no quarantine is known. Are you sure",)),
+    ]
+    for number, end, options, words in cases:
+        before = stored(path, number)
+        silent = resolving(path, number, end, "--force", *options)
+        refused = resolving(path, number, end, "--force", *options, given="n\n")
+        lacking = resolving(path, number, end, "--force", *options, given="")
+        line = "payasync journal resolve: nothing changed: without a terminal, nobody can confirm it. Pass --yes\n"
 
-
-def test_resolve_asks_nobody_without_a_terminal(path: Path) -> None:
-    """Without a terminal and without --yes, `resolve` refuses in one line, and shows neither intent nor question."""
-    before = stored(path, 4)
-    result = resolving(path, 4, "rejected", "--force")
-    refused = "payasync journal resolve: nothing changed: without a terminal, nobody can confirm it. Pass --yes\n"
-
-    assert (2, "", refused) == (result.exit_code, result.stdout, result.stderr)
-    assert before == stored(path, 4)
+        assert (2, "", line) == (silent.exit_code, silent.stdout, silent.stderr)
+        assert (1, []) == (refused.exit_code, [each for each in words if each not in refused.output])
+        assert (2, True) == (lacking.exit_code, "Pass --yes" in lacking.stderr)
+        assert before == stored(path, number)
+    assert 0 == resolving(path, 4, "succeeded", "--force", given="y\n").exit_code
+    assert "succeeded" == stored(path, 4).state
 
 
 def test_resolve_asks_about_an_interrupted_write(path: Path) -> None:
@@ -548,20 +500,6 @@ def test_resolve_waits_for_the_service(tmp_path: Path, number: int, times: tuple
             assert stored(path, number).state in {"unknown", "manual"}
             assert 0 == resolving(path, number, end, *given, "--force").exit_code
         assert end == stored(path, number).state
-
-
-def test_question_of_resolve_says_until_when(path: Path) -> None:
-    """The question says when the write was sent, and until when the service may still carry it out."""
-    (path.parent / "p.toml").write_text(SLOW)
-    profile = ("--profile", str(path.parent / "p.toml"))
-    known = resolving(path, 2, "rejected", "--force", *profile, given="n\n").output
-    unknown = resolving(path, 2, "rejected", "--force", given="n\n").output
-    sent = stored(path, 2).sent_at
-    assert sent
-
-    assert "It was sent " in known
-    assert f"The service may carry it out until {format_moment(sent + timedelta(seconds=900))}. Are you sure" in known
-    assert "The service may carry it out at any time, because no quarantine is known. Are you sure" in unknown
 
 
 def test_prune_deletes_what_ended_long_ago(path: Path) -> None:
@@ -772,36 +710,26 @@ def test_journal_in_postgresql(postgres_dsn: str) -> None:
     assert "is now rejected." in resolved.output
 
 
+def test_long_numbers_hide_nothing() -> None:
+    """IDs and states are never broken; long numbers and reasons continue on the next lines. Each has its merchant."""
+    number, reason = "R-" + "0123456789abcdef" * 4, "the service does not know it yet, and it may still arrive"
+    facts: dict[str, Any] = {"reference": number, "reason": reason, "request": {"amount": 123456789, "currency": "USD"}}
+    intents = [keeping(id=9998, state="unknown", **facts), keeping(id=9999, state="succeeded", merchant="M2", **facts)]
+    for width in (80, 120):
+        out = StringIO()
+        JournalScreen(console=Console(file=out, width=width, highlight=False)).listed(intents, {}, Address("pay.db"))
+        lines = out.getvalue().splitlines()
+
+        assert width >= max(map(len, lines))
+        assert ["9998 unknown M1", "9999 succeeded M2"] == [
+            " ".join(line.split()[:3]) for line in lines if line.startswith("999")
+        ]
+        assert number * 2 == "".join(re.findall("(?:R-)?[0-9a-f]{15,}", out.getvalue()))
+        assert {*reason.split()} <= {*out.getvalue().split()}
+
+
 def test_durations() -> None:
     """A duration is shown in the unit that needs few digits."""
     expected = {0.2: "1 s", 99.0: "99 s", 100.0: "2 min", 3600: "60 min", 7260: "2 h", 10**6: "12 days"}
 
     assert expected == {seconds: intent_table.duration(seconds) for seconds in expected}
-
-
-def listed(intents: Sequence[Intent], width: int, **console: Any) -> list[str]:
-    """Return the lines of a list."""
-    out = StringIO()
-    terminal = Console(file=out, width=width, highlight=False, **console)
-    JournalScreen(console=terminal).listed(intents, {}, Address("pay.db"))
-    return out.getvalue().splitlines()
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_long_numbers_hide_nothing(width: int) -> None:
-    """IDs and states are never broken; long numbers and reasons continue on the next lines."""
-    number, reason = "R-" + "0123456789abcdef" * 4, "the service does not know it yet, and it may still arrive"
-    facts: dict[str, Any] = {"operation": "subscriptions.create", "reference": number, "reason": reason}
-    intents = [
-        keeping(id=place, state=state, request={"amount": 123456789, "currency": "USD"}, **facts)
-        for place, state in ((9998, "unknown"), (9999, "succeeded"))
-    ]
-    above, head, *lines = listed(intents, width) if width < 120 else ["", *listed(intents, width)]
-    amount = max(line.find("Amount") for line in (above, head))
-    begins, ends = head.index("Number"), amount + len("Amount") - len("123456789 USD")
-    numbers = "".join(line[begins:ends].strip() for line in lines)
-
-    assert width >= max(map(len, lines))
-    assert ["9998 unknown", "9999 succeeded"] == [" ".join(line.split()[:2]) for line in lines if line[:4].strip()]
-    assert number * 2 == numbers.replace("subscriptions.create", "")
-    assert {*reason.split()} <= {word for line in lines for word in line[head.index("Why") :].split()}
