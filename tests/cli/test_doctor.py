@@ -6,7 +6,6 @@ import re
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
-from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -79,33 +78,6 @@ def test_it_shows_every_point(toml: str) -> None:
     assert "orders.place, .query, .close, refunds.create" in result.output
     assert "missing  PAYASYNC_MERCHANT_ID" in result.output
     assert "missing  Connection" in result.output
-
-
-def test_no_name_is_broken() -> None:
-    """From 80 columns on, names of points, methods and values are never broken. Each compared field has one line."""
-    environs: tuple[dict[str, str], ...] = ({}, {"PAYASYNC_PROFILE": "sandbox"})
-    for environ, columns in product(environs, (80, 99, 100, 200)):
-        output = run("--all", environ=environ, columns=columns).output
-        profile = PROFILE if environ else Profile()
-        values = [each.value for each in profile.audit() if isinstance(each.value, str) and each.status == "answered"]
-        names = [
-            *(KEYS_OF_POINTS.get(point.name, point.name) for point in profile.audit()),
-            *(doctor.list_methods(each.needed_by) or "notifications" for each in profile.audit()),
-            *values,
-        ]
-
-        assert [] == [word for name in names for word in name.split() if word not in output.split()]
-        assert not [line for line in output.splitlines() if len(line.rstrip()) > columns]
-    wires = ("out_trade_no outTradeNo", "total_amt totalAmt", "merchant_id merchantId")
-    assert {f"assumed answer.{each}" for each in wires} <= set(lines(run("--all", columns=80)))
-
-
-def test_empty_profile_fits_a_screen() -> None:
-    """Without a profile and keys, `doctor` needs at most 80 columns and 40 lines, with the line of the next prompt."""
-    shown = run(columns=80).output.splitlines()
-
-    assert len(shown) < 40
-    assert max(len(line.rstrip()) for line in shown) <= 80
 
 
 def test_verdict_of_each_group(toml: str) -> None:
@@ -391,32 +363,6 @@ def test_secret_that_is_not_used(tmp_path: Path) -> None:
         words = f'set, and not used: notification.verification is "{verification}"'
 
         assert f"ok PAYASYNC_NOTIFICATION_KEYS {words}" in lines(run("--profile", str(toml), environ=KEYS))
-
-
-def test_each_variable_is_inspected() -> None:
-    """Each variable is inspected, even if others are missing or wrong."""
-    environ = {
-        "PAYASYNC_SECRET_KEY": " ",
-        "PAYASYNC_PUBLIC_KEY": CANARY,
-        "PAYASYNC_PUBLIC_KEY_FILE": "/nowhere",
-        "PAYASYNC_SERVICE_KEYS": CANARY,
-        "PAYASYNC_NOTIFICATION_KEYS_FILE": "/nowhere",
-    }
-    found = [(each.name, each.verdict) for each in doctor.inspect_credentials(Profile(), environ)]
-    merchants = [
-        next(iter(doctor.inspect_credentials(Profile(), {**environ, doctor.MERCHANT_ID: each}))).verdict
-        for each in ("", "M1")
-    ]
-
-    assert [
-        ("PAYASYNC_MERCHANT_ID", "missing"),
-        ("PAYASYNC_SECRET_KEY", "wrong"),
-        ("PAYASYNC_PUBLIC_KEY", "wrong"),
-        ("PAYASYNC_SIGNING_KEY", "missing"),
-        ("PAYASYNC_SERVICE_KEYS", "fine"),
-        ("PAYASYNC_NOTIFICATION_KEYS_FILE", "wrong"),
-    ] == found
-    assert ["wrong", "fine"] == merchants
 
 
 def test_keys_of_headers_are_missing() -> None:
