@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from itertools import product
 from pathlib import Path
@@ -27,11 +27,6 @@ from payasync.storage.postgres import Database
 from payasync.storage.sqlite import SqliteFile
 from tests.test_readme import ENVIRONMENT
 
-KNOWN: Final = len(SQLITE.migrations)
-DONE: Final = {
-    "missing": f"new and empty: version {KNOWN}. If you have one, check the name.",
-    "older": f"migrated from version {KNOWN - 1} to {KNOWN}.",
-}
 REFUNDS: Final = "out_trade_no,out_refund_no,total_amt,refund_amt\nT1,R1,450,200\n"
 RESOLVING: Final = ("--as", "rejected", "--reason", "looked up", "--yes")
 REFUND: Final = ("--out-trade-no", "T1", "--out-refund-no", "R1", "--total-amt", "450", "--refund-amt", "200", "--yes")
@@ -173,42 +168,27 @@ def test_tables_elsewhere_are_no_empty_journal(postgres_dsn: str) -> None:
     assert "its tables are in the schema shop" in result.stderr
 
 
-def lines(texts: Iterable[str]) -> list[str]:
-    """Return the first line of each output."""
-    return [" ".join(each.splitlines()[0].split()) for each in texts]
-
-
 def test_journal_is_upgraded(tmp_path: Path, postgres_dsn: str) -> None:
     """`journal upgrade` makes or migrates a file, as `SqliteJournal` does, or the tables of a schema, which it names.
 
     A second run changes nothing.
     """
-    path, good, schema = tmp_path / "pay.db", tmp_path / "good.db", "schema public"
-    make_file(good, SQLITE)
-    said = [
-        lines(run("journal", "upgrade", journal=each).stdout for _ in range(2))
-        for each in (path.name, url(postgres_dsn))
-    ]
-    for (first, second), where in zip(said, (str(path), schema), strict=True):
-        assert f"{where} is {DONE['missing']}" in first
-        assert f"{where} is up to date: version {KNOWN}." in second
-    assert sorted(map(str, schema_of(good))) == sorted(map(str, schema_of(path)))
-    assert (0o600, 0) == (path.stat().st_mode & 0o777, run("journal", journal=url(postgres_dsn)).exit_code)
-
-
-def test_older_journal_is_upgraded(tmp_path: Path, postgres_dsn: str) -> None:
-    """`journal upgrade` migrates the file or the tables of an earlier payasync."""
     path, good = tmp_path / "pay.db", tmp_path / "good.db"
     make_file(good, SQLITE)
     make_file(path, older(SQLITE))
-    make_tables(postgres_dsn, older(POSTGRES))
-    said = lines(run("journal", "upgrade", journal=each).stdout for each in (path.name, url(postgres_dsn)))
+    make_tables(make_conninfo(postgres_dsn), older(POSTGRES))
+    known = len(SQLITE.migrations)
+    new = f"new and empty: version {known}. If you have one, check the name."
+    migrated, same = f"migrated from version {known - 1} to {known}.", f"up to date: version {known}."
+    cases = (("new.db", str(tmp_path / "new.db"), new), ("pay.db", str(path), migrated))
+    for journal, where, words in (*cases, (url(postgres_dsn), "schema public", migrated)):
+        said = [run("journal", "upgrade", journal=journal).stdout.splitlines()[0] for _ in range(2)]
 
-    assert [f"{path} is {DONE['older']}", f"schema public is {DONE['older']}"] == [
-        line[line.index(where) :] for line, where in zip(said, (str(path), "schema public"), strict=True)
-    ]
-    assert sorted(map(str, schema_of(good))) == sorted(map(str, schema_of(path)))
-    assert 0 == run("journal", journal=url(postgres_dsn)).exit_code
+        assert [f"{where} is {each}" for each in (words, same)] == [line[line.index(where) :] for line in said]
+        assert 0 == run("journal", journal=journal).exit_code
+    for file in (path, tmp_path / "new.db"):
+        assert sorted(map(str, schema_of(good))) == sorted(map(str, schema_of(file)))
+        assert 0o600 == file.stat().st_mode & 0o777
 
 
 def test_dry_run_prints_the_sql(tmp_path: Path, postgres_dsn: str) -> None:
