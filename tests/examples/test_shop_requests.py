@@ -458,3 +458,81 @@ async def test_shop_asks_about_refunds_each_minute(client: Client) -> None:
             await shop.see("/admin", "succeeded")
 
         assert (450, 1) == shop.refunds()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("killed", [False, True])
+async def test_unknown_order_is_checked_and_closed(client: Client, *, killed: bool) -> None:
+    """If it is unknown whether an order was placed, the customer waits. The order is sent only once, and then closed.
+
+    The next shop does the same if a shop dies before it gets the response.
+    """
+    sandbox = client.sandbox
+    (sandbox.faults.hang if killed else sandbox.faults.reset_after_commit)("orders.place", phase="after")
+    outage = sandbox.faults.server_error("orders.query", times=None)
+    async with client.serving() as process:
+        clicking = asyncio.create_task(client.buy())
+        await client.placed()
+        if killed:
+            process.kill()
+        await asyncio.wait({clicking})
+        assert killed is isinstance(clicking.exception(), aiohttp.ClientError)
+    client.rows("UPDATE orders SET created = datetime('now', '-2 minutes')")
+    async with client.serving():
+        page = await client.page()
+        outage.disarm()
+        await client.see(f"/orders/{NUMBER}", "The order is closed")
+
+    assert ("We are checking your payment" in page, "<button" in page) == (True, False)
+    assert (1, "closed") == (len(sandbox.ledger.calls("orders.place")), sandbox.ledger.order_state(NUMBER))
+
+
+@pytest.mark.long
+async def test_unknown_refund_is_not_repeated(slow_shop: Client) -> None:
+    """If it is unknown whether a refund was made, the administrator asks again, and it is sent only once."""
+    shop, faults = slow_shop, slow_shop.sandbox.faults
+    await shop.pay()
+    faults.reset_after_commit("refunds.create")
+    faults.notifications.drop("refund")
+    outage = faults.server_error("refunds.status", times=None)
+    await shop.refund()
+    await shop.see("/admin", "checking")
+    await shop.sandbox.bank.settle_refund(f"{NUMBER}-R1")
+    outage.disarm()
+    await shop.refund()
+    await shop.see("/admin", "succeeded")
+
+    assert (1, (450, 1)) == (len(shop.sandbox.ledger.calls("refunds.create")), shop.refunds())
+
+
+@pytest.mark.long
+async def test_failed_refund_can_be_made_again(slow_shop: Client) -> None:
+    """If a notification says that a refund has failed, the administrator makes another one, under a new number."""
+    await slow_shop.pay()
+    ends: list[tuple[str, Any]] = [("R1", "failed"), ("R2", "succeeded")]
+    for refund, state in ends:
+        await slow_shop.refund()
+        await slow_shop.see("/admin", "processing")
+        await slow_shop.sandbox.bank.settle_refund(f"{NUMBER}-{refund}", state)
+        await slow_shop.see("/admin", state)
+
+    assert ({}, 450) == (await slow_shop.form(), slow_shop.refunds()[0])
+
+
+@pytest.mark.long
+async def test_killed_shop_loses_no_payment(client: Client) -> None:
+    """A payment that comes while the shop is dead is stored as it starts; its late notification changes nothing."""
+    async with client.serving() as process:
+        await client.buy()
+        process.kill()
+    await client.sandbox.customer.authorize(NUMBER)
+    await client.sandbox.settle()
+    async with client.serving():
+        await client.see("/admin", "paid")
+        await client.sandbox.clock.advance(hours=1)
+        await client.events("done")
+
+    assert (("paid", 1), ["delivered"]) == (
+        client.parcels(),
+        [it.state for it in client.sandbox.ledger.notifications()],
+    )
