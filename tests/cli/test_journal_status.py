@@ -112,12 +112,6 @@ def test_write_that_nobody_can_query() -> None:
     assert "payasync reconcile" in shown(evolve(queued, idempotency_key="k"))
 
 
-def test_writes_of_several_merchants() -> None:
-    """If writes are of several merchants, each names its merchant."""
-    assert "  2     refunds.create R1  200  of M2  unknown, " in shown(unknown(), unknown(id=2, merchant="M2"))
-    assert " of M1" not in shown(unknown())
-
-
 def test_interrupted_write_is_in_doubt() -> None:
     """A write whose sender did not finish it within its lease is in doubt, and the reason says so.
 
@@ -161,13 +155,6 @@ def test_overdue_query() -> None:
             assert warned == ("does payasync reconcile --watch run" in shown(late, after=after))
             assert after.total_seconds() == facts(late, after=after)["overdue"]
     assert 0.0 == facts(unknown(due=START + 2 * HOUR))["overdue"] == facts(MANUAL)["overdue"]
-
-
-def test_many_writes() -> None:
-    """Of many writes the first are shown, and how to list the others."""
-    lines = shown(*(unknown(id=number) for number in range(1, ROWS + 3))).splitlines()
-
-    assert ["  … and 2 more", "  payasync journal list --journal pay.db --state unknown"] == lines[-3:-1]
 
 
 def test_exit_code() -> None:
@@ -215,9 +202,6 @@ def test_help_and_mistakes_are_not_the_status() -> None:
     helped, mistyped = run("--help"), run("lsit")
 
     assert (0, True) == (helped.exit_code, "When you are called at night:" in helped.stdout)
-    assert "6. payasync journal --inbox inbox.db" in helped.stdout
-    assert "not the ID of a write" in " ".join(helped.stdout.split())
-    assert "payasync journal status, with its options --journal, --inbox and --json" in " ".join(helped.stdout.split())
     assert (2, True) == (mistyped.exit_code, "No such command 'lsit'" in mistyped.stderr)
 
 
@@ -267,13 +251,15 @@ def test_notifications_that_need_a_person(tmp_path: Path) -> None:
     assert "payment.paid payment:1  dead, " in ended.stdout
     assert "no coffee? left" in ended.stdout
     assert f"{DOCUMENTATION}how-to/notifications.html#what-needs-a-person" in ended.stdout
-    assert "\n### Handle a held event\n" in Path("docs/how-to/notifications.md").read_text(encoding="utf-8")
     assert [("payment:1", "payment", "dead")] == [(each["key"], each["kind"], each["state"]) for each in found]
     assert (0, True) == (quiet.exit_code, "A person   is not needed" in quiet.stdout)
 
 
-def test_no_notification_is_cut_off(tmp_path: Path) -> None:
-    """However many notifications need a person, all are counted, and `--json` prints all."""
+def test_nothing_is_cut_off(tmp_path: Path) -> None:
+    """However many notifications need a person, all are counted, and `--json` prints all.
+
+    Of many writes the first are shown, and how to list the others.
+    """
     many = 1001
 
     async def park(inbox: SqliteInbox) -> None:
@@ -281,10 +267,11 @@ def test_no_notification_is_cut_off(tmp_path: Path) -> None:
         await asyncio.gather(*(inbox.finish(each, "dead") for each in await inbox.claim(many, 60.0)))
 
     ended, told = with_inbox(tmp_path, park)
-    lines = ended.stdout.splitlines()
+    writes = shown(*(unknown(id=number) for number in range(1, ROWS + 3))).splitlines()
 
     assert many == len(told["notifications"])
-    assert {f"  {many} notifications need a person", "  --json prints all."} <= {*lines}
+    assert {f"  {many} notifications need a person", "  --json prints all."} <= {*ended.stdout.splitlines()}
+    assert ["  … and 2 more", "  payasync journal list --journal pay.db --state unknown"] == writes[-3:-1]
 
 
 def test_nothing_to_do() -> None:
