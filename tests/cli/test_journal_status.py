@@ -70,6 +70,7 @@ def test_writes_in_doubt() -> None:
     later = unknown(id=1, reference="R1", updated=START + HOUR / 2, reason="reset", due=START + 2 * HOUR)
     lines = shown(later, unknown(id=2, reference="R2", reason="HTTP 502", due=START + HOUR)).splitlines()
 
+    assert " of M2  unknown, " in shown(later, unknown(id=2, merchant="M2"))
     assert "  2 writes are in doubt" in lines
     assert "  payasync reconcile --journal pay.db" in lines
     assert [
@@ -251,6 +252,7 @@ def test_notifications_that_need_a_person(tmp_path: Path) -> None:
     assert "payment.paid payment:1  dead, " in ended.stdout
     assert "no coffee? left" in ended.stdout
     assert f"{DOCUMENTATION}how-to/notifications.html#what-needs-a-person" in ended.stdout
+    assert "\n### Handle a held event\n" in Path("docs/how-to/notifications.md").read_text(encoding="utf-8")
     assert [("payment:1", "payment", "dead")] == [(each["key"], each["kind"], each["state"]) for each in found]
     assert (0, True) == (quiet.exit_code, "A person   is not needed" in quiet.stdout)
 

@@ -104,47 +104,38 @@ IN_BODY: Final = 'notification.verification = "body"\nnotification.signature = "
 WEBHOOKS: Final = 'notification.verification = "standard-webhooks"\n'
 UNSIGNED: Final = 'notification.verification = "none"\n'
 RSA: Final = 'signature = {algorithm = "rsa-sha256", encoding = "base64"}\n'
-BOUND: Final = "bound to this merchant by"
-ASKED: Final = "payasync asks the service"
-PARKED: Final = "it is parked, because no query confirms it"
+SHARED: Final = RSA.replace("}", ', service_key = "shared"}')
 NUMBERS: Final = 'notification.out_trade_no = "outTradeNo"\nnotification.out_refund_no = "outRefundNo"\n'
-SHARING: Final = "all merchants share its key (assumed)"
-BY_PATH: Final = f"{SHARING}: {BOUND} merchantId, if the event has it; else"
-BY_NOTHING: Final = f"{SHARING}, and nothing signed names this merchant:"
-OF_ALL: Final = "not signed, so nothing binds it to this merchant:"
-BY_GIVEN_KEY: Final = f"{BOUND} its key, which no other merchant has"
-BY_KEY: Final = f'{BY_GIVEN_KEY} (assumed). If all merchants share the key, set signature.service_key = "shared"'
-GIVEN: Final = RSA.replace("}", ', service_key = "shared"}')
-BY_GIVEN_PATH: Final = BY_PATH.replace(" (assumed)", "")
-IN_DATA: Final = 'notification.data = "data"\n'
-AT_ID: Final = 'notification.merchant_id = "id"\n'
-BY_PATHS: Final = BY_PATH.replace("merchantId", "data.merchantId or merchantId")
-BY_ID: Final = BY_PATH.replace("merchantId", "data.id")
-
-
-ASSUMED: Final = RSA + IN_HEADER
-SERVICE_NUMBER: Final = 'endpoints."orders.query".number = "service"'
+IN_DATA: Final = f'{NUMBERS}notification.data = "data"\n'
 EXCLUDED: Final = RSA.replace("}", ', exclude = ["sign", "merchantId"]}')
-NUMBERED: Final = f"{BOUND} its number, which is in the signed text"
+ASSUMED: Final = RSA + IN_HEADER
+SHARING: Final = "all merchants share its key (assumed)"
+PARKED: Final = "it is parked, because no query confirms it"
+BY_PATH: Final = "bound to this merchant by {}, if the event has it; else"
+BY_NOTHING: Final = f"{SHARING}, and nothing signed names this merchant:"
+BY_GIVEN_KEY: Final = "bound to this merchant by its key, which no other merchant has"
+BY_KEY: Final = f'{BY_GIVEN_KEY} (assumed). If all merchants share the key, set signature.service_key = "shared"'
 ALIKE: Final = {
-    ASSUMED: f"{BY_PATH} {PARKED}",
-    ASSUMED + NUMBERS + SERVICE_NUMBER: f"{BY_PATH} {PARKED}",
-    ASSUMED + 'notification.header.text = "{merchant_id}{body}"': NUMBERED,
+    ASSUMED: f"{SHARING}: {BY_PATH.format('merchantId')} {PARKED}",
+    ASSUMED + 'notification.header.text = "{merchant_id}{body}"': (
+        "bound to this merchant by its number, which is in the signed text"
+    ),
     RSA.replace("}", ', service_key = "merchant"}') + IN_HEADER: BY_GIVEN_KEY,
+    ASSUMED + NUMBERS + 'endpoints."orders.query".number = "service"': (
+        f"{SHARING}: {BY_PATH.format('merchantId')} {PARKED}"
+    ),
     RSA.replace("rsa", "hmac") + IN_BODY: BY_KEY,
-    WEBHOOKS: BY_KEY,
     RSA + WEBHOOKS: BY_KEY,
-    GIVEN + WEBHOOKS: f"{BY_GIVEN_PATH} {PARKED}",
+    SHARED + WEBHOOKS: f"all merchants share its key: {BY_PATH.format('merchantId')} {PARKED}",
 }
 """By a profile, what `check` says of a payment and of a subscription."""
 QUERIED: Final = {
-    ASSUMED + NUMBERS: BY_PATH,
+    ASSUMED + NUMBERS: f"{SHARING}: {BY_PATH.format('merchantId')}",
     ASSUMED + NUMBERS + 'notification.merchant_id = ""': BY_NOTHING,
     EXCLUDED + IN_BODY + NUMBERS: BY_NOTHING,
-    RSA + IN_BODY + NUMBERS: BY_PATH,
-    ASSUMED + NUMBERS + IN_DATA: BY_PATHS,
-    ASSUMED + NUMBERS + IN_DATA + AT_ID: BY_ID,
-    UNSIGNED + NUMBERS: OF_ALL,
+    ASSUMED + IN_DATA: f"{SHARING}: {BY_PATH.format('data.merchantId or merchantId')}",
+    ASSUMED + IN_DATA + 'notification.merchant_id = "id"': f"{SHARING}: {BY_PATH.format('data.id')}",
+    UNSIGNED + NUMBERS: "not signed, so nothing binds it to this merchant:",
 }
 """The same, if a query confirms a payment but no subscription."""
 
@@ -155,7 +146,7 @@ def test_check_says_what_binds_a_notification(tmp_path: Path) -> None:
     As long as nobody knows how notifications are signed, it says nothing of it.
     """
     expected = {toml: (words, words) for toml, words in ALIKE.items()}
-    expected |= {toml: (f"{words} {ASKED}", f"{words} {PARKED}") for toml, words in QUERIED.items()}
+    expected |= {toml: (f"{words} payasync asks the service", f"{words} {PARKED}") for toml, words in QUERIED.items()}
     for toml, words in expected.items():
         found = facts(tmp_path, toml)
 
@@ -166,16 +157,20 @@ def test_check_says_what_binds_a_notification(tmp_path: Path) -> None:
 
 def test_check_lists_paths_that_begin_in_the_payload_twice(tmp_path: Path) -> None:
     """A path in the payload that begins with the payload's own place would most often lead nowhere."""
-    keys = ("merchant_id", "out_trade_no", "id.payment", "tells.refund", 'must."{}.live"')
-    for data in ("data", "body.data"):
-        paths = [f"{data}.{name}" for name in ("no", "order", "id", "refundStatus", "live")]
-        values = [f'"{paths[0]}"', f'"{paths[1]}"', f'["{paths[2]}", "type"]', f'"{paths[3]}"', "true"]
-        given = "".join(f"notification.{key.format(data)} = {value}\n" for key, value in zip(keys, values, strict=True))
-        found = facts(tmp_path, f'{WEBHOOKS}notification.data = "{data}"\nnotification.time = "{data}.at"\n{given}')
+    toml = """
+notification.data = "body.data"
+notification.time = "body.data.at"
+notification.merchant_id = "body.data.no"
+notification.id.payment = ["body.data.id", "type"]
+notification.tells.refund = "body.data.state"
+notification.must."body.data.live" = true
+"""
+    found = facts(tmp_path, f"{WEBHOOKS}{toml}")
+    paths = {f"body.data.{name}" for name in ("no", "id", "state", "live")}
 
-        assert sorted(paths) == sorted(name for name in found if name.startswith(data))
-        for path in paths:
-            assert f"means {data}.{path}. If there is no such value, leave out {data} and its dot" == found[path]
+    assert paths == {name for name in found if name.startswith("body")}
+    for path in paths:
+        assert f"means body.data.{path}. If there is no such value, leave out body.data and its dot" == found[path]
 
 
 TELLING: Final = 'notification.tells.refund = "refundStatus"\n'

@@ -16,25 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
 from yarl import URL
 
-from payasync import (
-    AuthenticationError,
-    Call,
-    ConfigurationError,
-    CreateRefund,
-    Credentials,
-    InvalidArgumentError,
-    InvalidSignatureError,
-    OutcomeUnknownError,
-    Parameter,
-    PayasyncError,
-    Reply,
-    RetryPolicy,
-    Send,
-    ServiceError,
-    Session,
-    StorageError,
-    Unknown,
-)
+from payasync import Call, CreateRefund, Credentials, Parameter, Reply, RetryPolicy, Send, Session, Unknown, errors
 from payasync.endpoints import CREATE_REFUND
 from payasync.integrations.otel import GAUGES, OpenTelemetry
 from payasync.journal import SqliteJournal
@@ -155,7 +137,7 @@ async def test_unknown_outcome_is_an_event_and_a_count(sandbox: Sandbox, seen: B
     sandbox.faults.reset_after_commit("payments.create")
     heard: list[object] = []
     async with instrumented(sandbox, seen, on_event=heard.append) as pay:
-        with pytest.raises(OutcomeUnknownError):
+        with pytest.raises(errors.OutcomeUnknownError):
             await pay.payments.create(amount=1, currency="CAD")
     call = seen.span("payments.create")
     counted = seen.points(UNKNOWN)
@@ -207,9 +189,9 @@ async def test_metrics_have_few_values(seen: Backend) -> None:
     profile = evolve(PROFILE, payment_status=Parameter("outTradeNo", place="path"))
     async with Sandbox(profile) as sandbox, instrumented(sandbox, seen) as pay:
         order = await sandbox.given.paid_order()
-        with pytest.raises(ServiceError):
+        with pytest.raises(errors.ServiceError):
             await pay.orders.query("T404")
-        with pytest.raises(ServiceError):
+        with pytest.raises(errors.ServiceError):
             await pay.request("GET", "/bills/B77", fields={"token": "canary"}, read=True)
         await pay.payments.status(order)
     urls = [attributes(seen.span(name))["url.full"] for name in ("GET", "GET /payment/status")]
@@ -311,7 +293,7 @@ async def test_no_secret_and_no_detail(sandbox: Sandbox) -> None:
         ended += await asyncio.gather(query(pay), create(pay), return_exceptions=True)
     shown = "".join(each.to_json() for each in seen.spans) + repr(seen.reader.get_metrics_data())
 
-    assert {AuthenticationError, OutcomeUnknownError, ZeroDivisionError} <= {type(each) for each in ended}
+    assert {errors.AuthenticationError, errors.OutcomeUnknownError, ZeroDivisionError} <= {type(each) for each in ended}
     assert 2 * len(ended) <= len(seen.spans)
     assert canary not in shown
     assert signing is not None
@@ -333,7 +315,7 @@ async def test_calls_of_others_pass_untouched(seen: Backend) -> None:
 
 def test_class_is_refused() -> None:
     """The class in place of an object is refused when the session is made."""
-    with pytest.raises(ConfigurationError, match="must be a list of layers, not <class"):
+    with pytest.raises(errors.ConfigurationError, match="must be a list of layers, not <class"):
         connect("https://pay.example.com", middleware=[OpenTelemetry])
 
 
@@ -355,8 +337,10 @@ async def test_what_waits_is_shown(tmp_path: Path, seen: Backend) -> None:
     assert {} == seen.points("payasync.journal.intents")
 
 
-@pytest.mark.parametrize("error", [AuthenticationError, InvalidSignatureError])
-async def test_key_errors_are_counted_from_0(error: type[PayasyncError], sandbox: Sandbox, seen: Backend) -> None:
+@pytest.mark.parametrize("error", [errors.AuthenticationError, errors.InvalidSignatureError])
+async def test_key_errors_are_counted_from_0(
+    error: type[errors.PayasyncError], sandbox: Sandbox, seen: Backend
+) -> None:
     """The errors of keys are counted, and begin at 0, so that an alert sees the first one."""
 
     async def fail(_: Call, __: Send) -> Reply:
@@ -426,7 +410,7 @@ async def test_store_is_read_again(tmp_path: Path, seen: Backend, caplog: pytest
         found = await store.backlog()
     journal.readings.put_nowait(found)
     async with seen.telemetry.watch(journal=journal, interval=0.001):
-        for reading in (LookupError(), found, StorageError("no"), found):
+        for reading in (LookupError(), found, errors.StorageError("no"), found):
             await journal.waits.wait()
             journal.waits.clear()
             journal.readings.put_nowait(reading)
@@ -450,7 +434,7 @@ async def test_watch_refuses(tmp_path: Path, seen: Backend) -> None:
     async with SqliteJournal(tmp_path / "pay.db") as journal, aclosing(later):
         async with seen.telemetry.watch(journal=journal):
             for given in wrong:
-                with pytest.raises(InvalidArgumentError) as caught:
+                with pytest.raises(errors.InvalidArgumentError) as caught:
                     async with watch(**given):
                         pass
 

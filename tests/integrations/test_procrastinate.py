@@ -12,21 +12,7 @@ from attrs import evolve, frozen
 from procrastinate.periodic import PeriodicDeferrer
 from psycopg.pq import TransactionStatus
 
-from payasync import (
-    AuthenticationError,
-    Call,
-    ConfigurationError,
-    InvalidArgumentError,
-    NotSentError,
-    PayasyncError,
-    RateLimitedError,
-    Reply,
-    RetryPolicy,
-    Send,
-    ServiceError,
-    Session,
-    StorageError,
-)
+from payasync import Call, Reply, RetryPolicy, Send, Session, errors
 from payasync.clocks import Pace
 from payasync.integrations.procrastinate import PaymentTasks, pause
 from payasync.journal import PostgresJournal, Reconciler, Result
@@ -227,7 +213,7 @@ async def test_on_result_is_a_plain_function(shop: Shop) -> None:
     """`on_result` must be a plain function, because nobody awaits a coroutine."""
     wrong: list[Any] = [1, asyncio.sleep]
     for each in wrong:
-        with pytest.raises(ConfigurationError, match="on_result must be a plain function"):
+        with pytest.raises(errors.ConfigurationError, match="on_result must be a plain function"):
             PaymentTasks(shop.pay, shop.journal, on_result=each)
 
 
@@ -236,7 +222,7 @@ async def test_what_repeating_cannot_mend_is_not_repeated(shop: Shop, sandbox: S
 
     async def untrusted(call: Call, send: Send) -> Reply:
         del call, send
-        error = NotSentError("the certificate is not trusted")
+        error = errors.NotSentError("the certificate is not trusted")
         error.add(permanent=True)
         raise error
 
@@ -246,7 +232,7 @@ async def test_what_repeating_cannot_mend_is_not_repeated(shop: Shop, sandbox: S
     assert ([("R1", "new")], ["failed 1"]) == await shop.results()
 
 
-def an_error(kind: type[PayasyncError], **facts: Any) -> PayasyncError:
+def an_error(kind: type[errors.PayasyncError], **facts: Any) -> errors.PayasyncError:
     """Return an error with such facts."""
     error = kind("no")
     error.add(**facts)
@@ -256,16 +242,16 @@ def an_error(kind: type[PayasyncError], **facts: Any) -> PayasyncError:
 def test_pause() -> None:
     """Pauses grow, last as long as the service asks for. Other errors are not retried."""
     cases: list[tuple[Exception, int, float | None]] = [
-        (an_error(NotSentError), 0, 4.0),
-        (an_error(StorageError), 1, 16.0),
-        (an_error(AuthenticationError), 7, 900.0),
-        (an_error(AuthenticationError), 8, None),
-        (an_error(RateLimitedError, retry_after=2.5), 0, 4.0),
-        (an_error(RateLimitedError, retry_after=3600.0), 0, 3600.0),
-        (an_error(NotSentError, retry_after=3600.0), 7, 3600.0),
-        (an_error(NotSentError, permanent=True), 0, None),
-        (an_error(ServiceError), 0, None),
-        (an_error(InvalidArgumentError), 0, None),
+        (an_error(errors.NotSentError), 0, 4.0),
+        (an_error(errors.StorageError), 1, 16.0),
+        (an_error(errors.AuthenticationError), 7, 900.0),
+        (an_error(errors.AuthenticationError), 8, None),
+        (an_error(errors.RateLimitedError, retry_after=2.5), 0, 4.0),
+        (an_error(errors.RateLimitedError, retry_after=3600.0), 0, 3600.0),
+        (an_error(errors.NotSentError, retry_after=3600.0), 7, 3600.0),
+        (an_error(errors.NotSentError, permanent=True), 0, None),
+        (an_error(errors.ServiceError), 0, None),
+        (an_error(errors.InvalidArgumentError), 0, None),
         (ValueError("no"), 0, None),
     ]
     for error, attempts, expected in cases:
@@ -319,7 +305,7 @@ class Failing(PostgresJournal):
         """Return an intent, or raise."""
         found = await super().get(intent_id)
         if self.fails and found and found.state == "rejected":
-            raise StorageError("the server is away")
+            raise errors.StorageError("the server is away")
         return found
 
 
@@ -361,7 +347,7 @@ async def test_what_the_service_does_not_take_is_not_added(shop: Shop, sandbox: 
     """A write that the profile does not allow is refused before anything is stored."""
     tasks = shop.through(strict(sandbox)).tasks
     async with await psycopg.AsyncConnection.connect(shop.dsn) as connection:
-        with pytest.raises(InvalidArgumentError, match="refund_desc"):
+        with pytest.raises(errors.InvalidArgumentError, match="refund_desc"):
             await tasks.add(evolve(refund("R1"), refund_desc="too long"), connection=connection)
         assert TransactionStatus.IDLE == connection.info.transaction_status
 
@@ -398,7 +384,7 @@ async def test_what_cannot_be_sent_is_left_to_a_person(
 async def test_forgotten_write_is_enqueued(shop: Shop, sandbox: Sandbox) -> None:
     """A write that is stored, or stored again after its refusal, is enqueued once by the reconciliation, and sent."""
     sandbox.faults.rate_limited("refunds.create")
-    with pytest.raises(RateLimitedError):
+    with pytest.raises(errors.RateLimitedError):
         await shop.pay.with_options(journal=shop.journal).send(refund("R1"))
     refused = await shop.states()
     for number, merchant in (("R1", shop.pay.merchant_id), ("R2", shop.pay.merchant_id), ("R3", "another")):
@@ -464,11 +450,13 @@ async def test_blueprint_must_be_in_an_application(postgres_dsn: str, sandbox: S
     """If the tasks' blueprint is in no application, or the application is not open, the error says so."""
     async with PostgresJournal(postgres_dsn) as journal, sandbox.session() as pay:
         tasks = PaymentTasks(pay, journal)
-        with pytest.raises(ConfigurationError, match="blueprint must be in an application that is open") as caught:
+        with pytest.raises(
+            errors.ConfigurationError, match="blueprint must be in an application that is open"
+        ) as caught:
             await tasks.add(refund("R1"))
         app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=postgres_dsn))
         app.add_tasks_from(tasks.blueprint, namespace="payasync")
-        with pytest.raises(ConfigurationError, match="AppNotOpen"):
+        with pytest.raises(errors.ConfigurationError, match="AppNotOpen"):
             await tasks.add(refund("R1"))
 
     assert ("blueprint", None) == (caught.value.field, caught.value.__context__)
