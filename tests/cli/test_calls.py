@@ -632,18 +632,6 @@ def test_full_disk(sandbox: ThreadedSandbox, tmp_path: Path, arguments: tuple[st
     assert line.endswith(f". Remove the cause, and run the same command again{again}")
 
 
-def test_journal_that_cannot_be_used(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """If a file cannot be the journal, a line says that nothing was sent and why, and the exit code is 2."""
-    (journal := tmp_path / "pay.db").write_bytes(b"")
-    (link := tmp_path / "link.db").symlink_to(journal)
-    for place, words in ((journal, "damaged"), (link, "--journal: cannot use")):
-        ended = ran(sandbox, *R1, "--yes", "--journal", str(place))
-
-        assert (2, 0, 2) == (ended.code, sent(sandbox), len(ended.err.splitlines()))
-        assert words in ended.err
-        assert ended.err.splitlines()[1].startswith("payasync refund create: nothing was sent: ")
-
-
 def test_keys_of_json() -> None:
     """The page about the commands lists the keys of `--json`."""
     page = Path(__file__).parents[2] / "docs" / "how-to" / "command-line.md"

@@ -91,14 +91,3 @@ async def test_an_ascii_terminal_shows_each_step() -> None:
     assert (True, []) == (holds, [name for name in OPERATIONS if name not in text])
     assert text.isascii()
     assert "+ every response agrees with the ledger" in text
-
-
-def test_a_picture_needs_its_folder(tmp_path: Path) -> None:
-    """`--save` into a missing folder is refused in one line, before the demo begins."""
-    result = CliRunner().invoke(payasync, ["demo", "--save", str(tmp_path / "nowhere" / "demo.svg")])
-
-    assert 2 == result.exit_code
-    assert "there is no folder" in result.output
-    assert "nowhere" in result.output.replace("\n", "")
-    assert "payasync demo" not in result.stdout
-    assert [] == list(tmp_path.iterdir())

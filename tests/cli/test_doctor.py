@@ -225,18 +225,6 @@ def test_nothing_is_left_to_do(tmp_path: Path) -> None:
     ]
 
 
-def test_profile_of_the_environment(toml: str) -> None:
-    """Without `--profile`, `doctor` uses the profile of the environment; the word `sandbox` names the sandbox's own."""
-    given, named = (
-        run(*words, "--json", environ=each) for words, each in ((("--profile", "sandbox"), KEYS), ((), READY))
-    )
-
-    assert json.loads(given.stdout) == json.loads(named.stdout)
-    assert "the sandbox's own" == json.loads(named.stdout)["source"]
-    assert "my-gateway" in run(environ={"PAYASYNC_PROFILE": toml}).output
-    assert "unnamed" in run().output
-
-
 def test_invalid_profile(tmp_path: Path) -> None:
     """A file with an unknown key ends with exit code 2, and one line that names the key and its line."""
     path = tmp_path / "wrong.toml"

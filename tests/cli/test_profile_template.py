@@ -10,7 +10,7 @@ from typing import Final
 from attrs import fields, has
 from click.testing import CliRunner
 
-from payasync import ConfigurationError, Endpoint, Parameter, Profile, SignedHeader
+from payasync import Endpoint, Parameter, Profile, SignedHeader
 from payasync.cli.commands import payasync
 from payasync.endpoints import ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES
 from payasync.profile.readiness import inspect_groups
@@ -94,21 +94,6 @@ def test_usual_examples_make_each_group_ready() -> None:
         lines["notification.verification"] = f'notification.verification = "{verification}"'
 
         assert [] == [each.group for each in inspect_groups(load(lines)) if not each.ready]
-
-
-def test_usual_keys_do_not_need_their_neighbours() -> None:
-    """Each usual key is valid alone, or with the one key that the error names: nobody fills the whole file first."""
-    usual = filled(*USUAL)
-    for key, line in usual.items():
-        if key.startswith("states."):
-            continue
-        lines = {key: line}
-        try:
-            profile = load(lines)
-        except ConfigurationError as error:
-            profile = load(lines | {each: usual[each] for each in usual if f"{each}.".startswith(f"{error.field}.")})
-
-        assert Profile() != profile or "default" in line, key
 
 
 def test_rare_examples_are_valid() -> None:

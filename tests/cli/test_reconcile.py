@@ -2,11 +2,8 @@
 
 import asyncio
 import json
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -32,12 +29,11 @@ from payasync.journal.intents import State
 from payasync.journal.reconcile_policy import End, Report, Result
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import Sandbox
-from tests.cli.sandbox_process import Ended
+from tests.chaos.forked import Forked
+from tests.cli.sandbox_process import Ended, ended, environment, lines
 from tests.inside import until
 from tests.journal.building import draft, kept
 
-COMMAND: Final = (sys.executable, "-W", "error", "-m", "payasync", "reconcile")
-SECONDS: Final = 60
 LONG_AGO: Final = 7200.0
 """Seconds; every quarantine is over since then."""
 ONCE: Final = RetryPolicy(attempts=1, quota=0)
@@ -57,30 +53,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "pay.db"
 
 
-def environment(sandbox: Sandbox, **more: str) -> dict[str, str]:
-    """Return the environment of a process that knows the service and its keys."""
-    bare = {name: value for name, value in os.environ.items() if not name.startswith("PAYASYNC_")}
-    return {**bare, **environment_of(sandbox), "COLUMNS": "100", **more}
-
-
-async def started(
-    environ: dict[str, str], *arguments: str, stdout: int = subprocess.PIPE
-) -> asyncio.subprocess.Process:
-    """Start the command."""
-    pipe = subprocess.PIPE
-    return await asyncio.create_subprocess_exec(*COMMAND, *arguments, env=environ, stdout=stdout, stderr=pipe)
-
-
-async def ended(process: asyncio.subprocess.Process) -> Ended:
-    """Wait for its end."""
-    out, err = await asyncio.wait_for(process.communicate(), SECONDS)
-    assert process.returncode is not None
-    return Ended(process.returncode, (out or b"").decode(), err.decode())
-
-
 async def run(sandbox: Sandbox, path: Path, *arguments: str, **environ: str) -> Ended:
     """Run the command to its end in a thread, while the service runs in this one."""
-    return await asyncio.to_thread(invoked, environment(sandbox, **environ), "--journal", str(path), *arguments)
+    variables = {**environment_of(sandbox), "COLUMNS": "100", **environ}
+    return await asyncio.to_thread(invoked, variables, "--journal", str(path), *arguments)
 
 
 def invoked(environ: Mapping[str, str | None], *arguments: str) -> Ended:
@@ -344,16 +320,21 @@ async def test_dry_run_changes_nothing(sandbox: Sandbox, path: Path) -> None:
     assert [] == sandbox.ledger.calls("refunds.status")
 
 
+def started(sandbox: Sandbox, path: Path, *arguments: str, **streams: Any) -> Forked:
+    """Start the command in a process of its own."""
+    command = ("payasync", "reconcile", "--journal", str(path), *arguments)
+    return Forked(*command, environment={**environment(sandbox), "COLUMNS": "100"}, **streams)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 async def test_interrupted(sandbox: Sandbox, path: Path, number: signal.Signals) -> None:
     """A signal ends `reconcile` with exit code 130, and the next run continues."""
     await lost(sandbox, path, done=["R1"])
     hanging = sandbox.faults.hang("refunds.status")
-    process = await started(environment(sandbox), "--journal", str(path))
-    async with asyncio.timeout(SECONDS):
+    with started(sandbox, path) as process:
         await until(lambda: hanging.fired)
-    process.send_signal(number)
-    result = await ended(process)
+        process.send_signal(number)
+        result = await asyncio.to_thread(ended, process)
     again = await run(sandbox, path)
 
     assert (130, "") == (result.code, result.err)
@@ -366,16 +347,28 @@ async def test_watch(sandbox: Sandbox, path: Path) -> None:
     """`--watch` shows each settled write as it happens, and runs until a signal. The exit code is 0."""
     await lost(sandbox, path, done=["R1"])
     await lost(sandbox, path, done=["R2"], ago=-1.0)
-    process = await started(environment(sandbox), "--journal", str(path), "--watch")
-    first, second = await line_with(process, "R1"), await line_with(process, "R2")
-    process.send_signal(signal.SIGTERM)
-    result = await ended(process)
+    with started(sandbox, path, "--watch") as process:
+        shown = [(await asyncio.to_thread(lines, process, number))[-1] for number in ("R1", "R2")]
+        process.send_signal(signal.SIGTERM)
+        result = await asyncio.to_thread(ended, process)
 
-    assert first.endswith("resolved      refunds.create        R1              succeeded\n")
-    assert "resolved      refunds.create        R2              succeeded" in second
+    words = (f"resolved      refunds.create        {number}              succeeded" for number in ("R1", "R2"))
+    assert [True, True] == [line.endswith(each) for line, each in zip(shown, words, strict=True)]
     assert (0, "") == (result.code, result.err)
     assert "Queried 2 writes." in result.out
     assert ["succeeded", "succeeded"] == await states(path)
+
+
+async def test_full_disk(sandbox: Sandbox, path: Path) -> None:
+    """If the results cannot be written, the exit code says so: no other run lists the refund that was not done."""
+    await lost(sandbox, path, absent=["R1"])
+    full = os.open("/dev/full", os.O_WRONLY)
+    with started(sandbox, path, streams={1: full}) as process:
+        end = await asyncio.to_thread(ended, process)
+    os.close(full)
+
+    line = "payasync reconcile: done, but the result could not be written: payasync journal list shows the writes\n"
+    assert (["rejected"], 70, line) == (await states(path), end.code, end.err)
 
 
 async def test_results_before_an_error(sandbox: Sandbox, path: Path) -> None:
@@ -396,17 +389,6 @@ async def test_results_before_an_error(sandbox: Sandbox, path: Path) -> None:
     assert "Stopped by an error. Settled writes stay settled; the next run continues." in first.out
 
 
-async def test_full_disk(sandbox: Sandbox, path: Path) -> None:
-    """If the results cannot be written, the exit code says so: no other run lists the refund that was not done."""
-    await lost(sandbox, path, absent=["R1"])
-    full = os.open("/dev/full", os.O_WRONLY)
-    end = await ended(await started(environment(sandbox), "--journal", str(path), stdout=full))
-    os.close(full)
-
-    line = "payasync reconcile: done, but the result could not be written: payasync journal list shows the writes\n"
-    assert (["rejected"], 70, line) == (await states(path), end.code, end.err)
-
-
 def ids(line: dict[str, Any]) -> list[int]:
     """Return the IDs of the writes that a line of JSON lists as not done."""
     return [each["id"] for each in line["not_done"]]
@@ -422,15 +404,6 @@ def listed(out: str) -> list[int]:
     return [int(number) for (number,) in cells(out, "  refunds.create  ", 1)]
 
 
-async def line_with(process: asyncio.subprocess.Process, word: str) -> str:
-    """Return the next line of a process that contains a word."""
-    assert process.stdout
-    while line := (await asyncio.wait_for(process.stdout.readline(), SECONDS)).decode():
-        if word in line:
-            return line
-    raise EOFError(word)
-
-
 async def test_wrong_settings_end_with_2(sandbox: Sandbox, path: Path) -> None:
     """A wrong setting is reported in one line, with exit code 2, before any query."""
     await lost(sandbox, path, done=["R1"])
@@ -441,7 +414,7 @@ async def test_wrong_settings_end_with_2(sandbox: Sandbox, path: Path) -> None:
         ("BASE_URL", None, "PAYASYNC_BASE_URL is not set"),
     ]
     for name, value, words in cases:
-        environ = {**environment(sandbox), f"PAYASYNC_{name}": value}
+        environ = {**environment_of(sandbox), f"PAYASYNC_{name}": value}
         result = await asyncio.to_thread(invoked, environ, "--journal", str(path))
 
         assert (2, 1, True) == (result.code, len(result.err.splitlines()), words in result.err), result.err

@@ -46,7 +46,7 @@ from payasync.cli.refund_import import (
 )
 from payasync.clocks import Pace, use_clocks
 from payasync.journal import Journal, SqliteJournal
-from payasync.journal.intents import Draft, Intent
+from payasync.journal.intents import Draft
 from payasync.journal.reconciler import LONGEST, SILENT
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, ThreadedSandbox
@@ -303,29 +303,24 @@ def test_kinds_of_files(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
 
 
 async def waited(
-    sandbox: ThreadedSandbox,
-    file: Path,
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-    kind: type[SqliteJournal] = SqliteJournal,
+    sandbox: ThreadedSandbox, file: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[int, str]:
     """Import with a clock that each wait advances; return the exit code and the output."""
     for name, value in variables(sandbox).items():
-        monkeypatch.setenv(name, str(value))
+        monkeypatch.setenv(name, value)
 
     async def sleep(seconds: float) -> None:
         clock.advance(seconds)
 
     kept, result = file.with_name("pay.db"), file.with_name("out.csv")
-    terminal = Console(record=True, width=100, force_terminal=True, file=file.with_name("shown").open("w"))
+    terminal = Console(record=True, width=100, force_terminal=True, file=io.StringIO())
     screen = RefundImportScreen(file, Address(str(kept)), service=sandbox.url, result=result, console=terminal)
     use_clocks(clock.clocks())
-    journal = kind(kept)
+    journal = SqliteJournal(kept)
     session = session_with(journal, profile=None, base_url=None)
-    with terminal.file:
-        pace = Pace(clock=clock, sleep=sleep)
-        code = await run(session, journal, read_file(file, session), screen, result=result, pace=pace)
-        return code, terminal.export_text()
+    pace = Pace(clock=clock, sleep=sleep)
+    code = await run(session, journal, read_file(file, session), screen, result=result, pace=pace)
+    return code, terminal.export_text()
 
 
 class Overtaken(Session):
@@ -522,17 +517,9 @@ async def test_ctrl_c_ends_a_wait(sandbox: ThreadedSandbox, tmp_path: Path) -> N
     assert ["unknown"] * DOUBTFUL == [each.state for each in sending.row_results.values()]
 
 
-class Full(SqliteJournal):
-    """A journal that has no room."""
-
-    async def bind(self, merchant: str, service: str) -> None:
-        """Fail."""
-        raise errors.StorageError("the disk is full", reference=merchant, reason=service)
-
-
 def test_full_disk(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the journal has no room, one line says that nothing was sent, and what to do next."""
-    monkeypatch.setattr("payasync.cli.options.SqliteJournal", Full)
+    monkeypatch.setattr(SqliteJournal, "bind", failing("the disk is full"))
     ended = imported(sandbox, written(tmp_path, *GOOD))
 
     assert (2, 0) == (ended.exit_code, sent(sandbox))
@@ -540,19 +527,21 @@ def test_full_disk(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest
     assert f"payasync refund import: {line}" == ended.stderr
 
 
-class Unreadable(SqliteJournal):
-    """A journal that can be written but not searched."""
+def failing(why: str) -> Callable[..., Awaitable[Any]]:
+    """Return a method of a journal that fails."""
 
-    async def find(self, operation: str, reference: str, *, merchant: str | None = None) -> list[Intent]:
-        """Fail."""
-        raise errors.StorageError("the disk is gone", operation=operation, reference=reference or merchant)
+    async def fail(*_: object, **__: object) -> None:
+        raise errors.StorageError(why)
+
+    return fail
 
 
 async def test_unreadable_journal(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the journal cannot be read, rows are "unknown" with the reason, and never "unsent"."""
     file = written(tmp_path, *GOOD)
     sandbox.faults.refuse()
-    code, shown = await waited(sandbox, file, Clock(), monkeypatch, Unreadable)
+    monkeypatch.setattr(SqliteJournal, "find", failing("the disk is gone"))
+    code, shown = await waited(sandbox, file, Clock(), monkeypatch)
 
     assert (3, {"unknown"}) == (code, set(written_states(file).values()))
     assert "an earlier run may have sent it: the disk is gone" in words(shown)
@@ -585,20 +574,6 @@ def test_summary_has_counts_and_amounts() -> None:
     assert 2 == shown.count("1  reason")
     assert "and 3 other reasons" in lines
     assert "out.csv" in shown
-
-
-def test_rows_that_are_sent_again_are_listed() -> None:
-    """The first twenty rows that are sent again are listed, and the others counted. Without any, nothing is shown."""
-    plural = "rows are sent again: they were reported as not done, so somebody may have refunded by other means."
-    one = "1 row is sent again: it was reported as not done, so somebody may have refunded by other means."
-    for count, words in ((0, ""), (1, one), (23, f"23 {plural}")):
-        screen = Shown()
-        screen.resubmitted(row_results("refused", count, "declined\x07"))
-
-        assert words in screen.text
-        assert min(count, 20) == screen.text.count("declined?")
-        assert (count > 20) is ("and 3 more" in screen.text)
-        assert (count > 0) is bool(screen.text)
 
 
 def test_long_wait_is_announced_once() -> None:

@@ -48,15 +48,6 @@ USED_BEFORE: Final = PROGRAM.format("""
     number = await invoices.record_refund("I1")
     print(await invoices.try_call(f"intent {number}", invoices.send(number), 1))
 """)
-LEFT: Final = PROGRAM.format("""
-    with sqlite3.connect(invoices.DATABASE) as db:
-        for number in range(250):
-            refund = payasync.CreateRefund(out_trade_no="T1", out_refund_no=f"R{number}", total_amt=450, refund_amt=1)
-            await invoices.journal.add(refund, merchant="another", connection=db)
-    number = await invoices.record_refund("I1")
-    invoices.is_without_task = lambda intent: True
-    print(await invoices.reconcile() == [number])
-""")
 REJECTED: Final = """
 import asyncio, payments
 from payasync.journal import PostgresJournal, Result
@@ -181,14 +172,6 @@ async def test_used_number_is_left_to_the_reconciler(shop: Shop) -> None:
     assert "None" == said.splitlines()[-1]
     assert [("R-I1", "unknown")] == await shop.states()
     assert [("I1", 1)] == shop.rows("SELECT number, refunded FROM invoices WHERE number = 'I1'")
-
-
-@pytest.mark.long
-async def test_what_waits_behind_others_is_queued_again(shop: Shop) -> None:
-    """The reconciliation enqueues a forgotten write, even if many writes of another merchant are before it."""
-    shop.write({"invoices.py": CELERY.files["invoices.py"]})
-
-    assert "True\n" == await shop.run("python", "-c", LEFT)
 
 
 @pytest.mark.long
