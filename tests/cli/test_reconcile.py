@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import sqlite3
 import time
