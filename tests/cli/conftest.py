@@ -1,17 +1,23 @@
 """Fixtures for the tests of commands."""
 
+import asyncio
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from payasync.cli.sandbox import environment_of
 from payasync.cli.signals import SIGNALS
+from payasync.journal import SqliteJournal
+from payasync.profile.profile import Profile
 from payasync.sandbox import ThreadedSandbox
 from tests.chaos.forked import Forked
+
+T = TypeVar("T")
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +43,22 @@ def sandbox() -> Iterator[ThreadedSandbox]:
 def variables(sandbox: Any) -> dict[str, str]:
     """Return the variables that give a command the address and the keys of a sandbox, also of one in a thread."""
     return environment_of(sandbox)
+
+
+def profile_option(file: Path, profile: Profile) -> tuple[str, str]:
+    """Write a profile into a file, and return the option that names it."""
+    file.write_text(profile.to_toml(), encoding="utf-8")
+    return "--profile", str(file)
+
+
+def in_journal(path: Path, work: Callable[[SqliteJournal], Awaitable[T]], **settings: Any) -> T:
+    """Run a function with a journal."""
+
+    async def done() -> T:
+        async with SqliteJournal(path, **settings) as journal:
+            return await work(journal)
+
+    return asyncio.run(done())
 
 
 def interrupt(process: subprocess.Popen[Any] | Forked, number: signal.Signals) -> None:

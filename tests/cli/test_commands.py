@@ -16,9 +16,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from payasync import __version__
+from payasync.cli import end, raise_on_signals
 from payasync.cli.commands import COMMANDS, payasync
 from payasync.cli.signals import SIGNALS
-from payasync.journal import SqliteJournal
+from tests.cli.conftest import in_journal
 
 WITHOUT = """
 import sys
@@ -114,33 +115,23 @@ def test_signal_that_is_ignored_stays_ignored(tmp_path: Path, number: signal.Sig
     assert "payasync: cannot be loaded: went on." in said
 
 
-IN_A_STEP: Final = """
-import asyncio, signal
-from payasync.cli import end, raise_on_signals
-
-async def work():
-    signal.raise_signal({number})
-    print("the step ended", flush=True)
-    await asyncio.sleep(60)
-
-for each in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(each, end)
-raise_on_signals()
-try:
-    asyncio.run(work())
-except KeyboardInterrupt:
-    print("interrupted")
-"""
-"""A command whose work gets a signal between two awaits."""
-
-
 @pytest.mark.parametrize("number", SIGNALS)
-def test_signal_cuts_no_step_of_the_work(tmp_path: Path, number: signal.Signals) -> None:
+def test_signal_cuts_no_step_of_the_work(number: signal.Signals) -> None:
     """SIGTERM cancels a command's work at its next await, as Ctrl-C does, and never between two lines."""
-    with started(("-c", IN_A_STEP.format(number=int(number))), folder=tmp_path) as process:
-        said = process.communicate(timeout=30)
+    steps = list[str]()
 
-    assert ("the step ended\ninterrupted\n", "") == said
+    async def work() -> None:
+        signal.raise_signal(number)
+        steps.append("the step ended")
+        await asyncio.Event().wait()
+
+    for each in SIGNALS:
+        signal.signal(each, end)
+    raise_on_signals()
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(work())
+
+    assert ["the step ended"] == steps
 
 
 def test_it_needs_no_other_extra() -> None:
@@ -187,11 +178,17 @@ def test_unexpected_error_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused.stderr.startswith(f"payasync: Permission denied: '/x'. {advice}")
 
 
-def test_debug_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--debug`, or its variable, shows all places of an error and its causes; foreign messages may hold a secret."""
+def test_debug_shows_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--debug`, or its variable, shows all places of an error and its causes; foreign messages may hold a secret.
+
+    An error that a command reports in one line shows its places with `--debug` only.
+    """
     error = OSError("the disk is full")
     error.__cause__ = ValueError("canary")
     error.add_note("seen here")
+    (tmp_path / "pay.db").write_text("not a journal")
+    arguments = ["journal", "list", "--journal", str(tmp_path / "pay.db")]
+    plain, debugged = (CliRunner().invoke(payasync, [*options, *arguments]).stderr for options in ((), ("--debug",)))
     by_option = unexpected(monkeypatch, error, "--debug")
     monkeypatch.setenv("PAYASYNC_DEBUG", "1")
     for ended in (by_option, unexpected(monkeypatch, error)):
@@ -200,23 +197,7 @@ def test_debug_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (70, "ValueError") == (ended.exit_code, lines[0])
         assert ["    raise error", "OSError: the disk is full", "  seen here"] == lines[-4:-1]
         assert "canary" not in ended.stderr
-
-
-def test_debug_shows_where_an_expected_error_comes_from(tmp_path: Path) -> None:
-    """An error that a command reports in one line shows its places with `--debug` only."""
-    (tmp_path / "pay.db").write_text("not a journal")
-    arguments = ["journal", "list", "--journal", str(tmp_path / "pay.db")]
-    plain, debugged = (CliRunner().invoke(payasync, [*options, *arguments]).stderr for options in ((), ("--debug",)))
-
-    assert 1 == plain.count("\n")
-    assert debugged.endswith(plain)
-    assert "await journal.list(" in debugged
-
-
-async def make_journal(path: Path) -> None:
-    """Make an empty journal."""
-    async with SqliteJournal(path) as journal:
-        await journal.list()
+    assert (1, True, True) == (plain.count("\n"), debugged.endswith(plain), "await journal.list(" in debugged)
 
 
 FULL: Final = ["--help", "doctor", "journal --journal pay.db --json", "demo --bad"]
@@ -229,7 +210,7 @@ RARE: Final = [
 @pytest.mark.parametrize("arguments", [*FULL, *(pytest.param(each, marks=pytest.mark.long) for each in RARE)])
 def test_full_disk(tmp_path: Path, arguments: str) -> None:
     """If standard output cannot be written, standard error has one line about it, and no traceback."""
-    asyncio.run(make_journal(tmp_path / "pay.db"))
+    in_journal(tmp_path / "pay.db", lambda journal: journal.list())
     command, code = [sys.executable, "-m", "payasync", *arguments.split()], 2 if arguments == "demo --bad" else 70
     # Unless the user says otherwise, Python writes at exit what a command has not written.
     usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}

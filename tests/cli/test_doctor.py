@@ -73,11 +73,7 @@ def test_it_shows_every_point(toml: str) -> None:
 
     assert 0 == result.exit_code
     assert [] == [point for point in points if not any(line.startswith(point) for line in lines(result))]
-    assert "my-gateway" in result.output
-    assert "answered  signature.encoding" in result.output
-    assert "orders.place, .query, .close, refunds.create" in result.output
-    assert "missing  PAYASYNC_MERCHANT_ID" in result.output
-    assert "missing  Connection" in result.output
+    assert [] == [each for each in ("my-gateway", "missing  PAYASYNC_MERCHANT_ID") if each not in result.output]
 
 
 def test_verdict_of_each_group(toml: str) -> None:
@@ -115,7 +111,6 @@ def test_json(toml: str) -> None:
 
 ELSEWHERE: Final = """
 status.payment.name = "charge"
-status.refund.name = "refund_no"
 [endpoints."payments.status"]
 path = "/charges/{identifier}"
 [endpoints."refunds.status"]
@@ -123,20 +118,15 @@ method = "POST"
 path = "/refunds/find"
 place = "body"
 with = ["out_trade_no"]
-[endpoints."orders.query"]
-method = "GET"
 [answer]
 currency = ""
-total_amt = "money.total"
+refund_status = "state"
+[states.refund]
+succeeded = ["P", "Q"]
+failed = ["C"]
 [signature]
 encoding = "hex"
 """
-
-
-TEMPLATE: Final = (
-    'signature = {family = "template", text = "{body}", header = "X-Signature"}\n'
-    'answer.header.signature = "X-Signature"\n'
-)
 
 
 def test_values_are_shown_in_words(tmp_path: Path) -> None:
@@ -146,26 +136,18 @@ def test_values_are_shown_in_words(tmp_path: Path) -> None:
     """
     path = tmp_path / "service.toml"
     path.write_text(ELSEWHERE)
-    result, tables = run("--profile", str(path), "--all"), run("--all", environ={"PAYASYNC_PROFILE": "sandbox"})
+    result = run("--profile", str(path), "--all")
+    shown = "\n".join(lines(result))
+    words = (
+        "answered endpoints.payments.status GET /charges/{identifier} payments.status\n",
+        "answered endpoints.refunds.status POST /refunds/find, in the body, with out_trade_no refunds.status\n",
+        "answered status.payment.name charge, in the path payments.status\n",
+        "answered answer.currency currency is not compared",
+        "answered states.refund succeeded: P, Q; failed: C ",
+        "open signature.algorithm",
+    )
 
-    assert 0 == result.exit_code
-    assert {
-        "answered endpoints.payments.status GET /charges/{identifier} payments.status",
-        "answered endpoints.refunds.status POST /refunds/find, in the body, with out_trade_no refunds.status",
-        "answered endpoints.orders.query GET /payment/orderquery orders.query",
-        "answered status.payment.name charge, in the path payments.status",
-        "answered status.refund.name refund_no, in the body refunds.status, .create",
-    } <= set(lines(result))
-    for words in ("answered answer.currency currency is not compared", "answered answer.total_amt money.total "):
-        assert f"\n{words}" in "\n".join(lines(result))
-    assert any(line.startswith("open signature.algorithm") for line in lines(result))
-    path.write_text(TEMPLATE)
-    template = run("--profile", str(path), environ=KEYS)
-    assert (0, True) == (template.exit_code, "signature.algorithm" in template.output)
-    shown = " ".join(lines(tables))
-    assert "pending: SBX_PENDING; paid: SBX_PAID; " in shown
-    assert "payment: outTradeNo, status; refund: outRefundNo, status; " in shown
-    assert "status.payment.name outTradeNo, in the query" in shown
+    assert (0, []) == (result.exit_code, [each for each in words if f"\n{each}" not in shown])
 
 
 def summary(result: Result) -> list[str]:
@@ -207,22 +189,15 @@ def test_nothing_is_left_to_do(tmp_path: Path) -> None:
     toml.write_text(evolve(PROFILE, recovery=Recovery()).to_toml())
     with ThreadedSandbox() as sandbox:
         there = ("--base-url", sandbox.url)
-        result, every = (run(*there, *more, environ=READY, columns=80) for more in ((), ("--all",)))
-        opened, bare = run(*there, "--profile", str(toml), environ=KEYS), run(*there, environ=KEYS)
-        seen = list(sandbox.timeline())
-    (fine,), counts = summary(result), [line.split()[:2] for line in summary(opened)]
-    shown = [*result.output.splitlines(), *every.output.splitlines()]
+        result, bare = run(*there, environ=READY, columns=80), run(*there, environ=KEYS)
+        opened, seen = run(*there, "--profile", str(toml), environ=KEYS), list(sandbox.timeline())
+    counts = [line.split()[:2] for line in summary(opened)]
 
     assert (0, []) == (result.exit_code, seen)
-    assert f"ok {len(marks(result, 'ok'))} nothing is missing or wrong" == fine
-    assert not [line for line in lines(result) if line.startswith("open")]
-    assert ["ok", "open"] == [word for word, _ in counts]
-    assert [] == [word for word, count in counts if int(count) != len(marks(opened, word))]
+    assert [f"ok {len(marks(result, 'ok'))} nothing is missing or wrong"] == summary(result)
+    assert [[each, str(len(marks(opened, each)))] for each in ("ok", "open")] == counts
     assert ["open"] == [line.split()[0] for line in summary(bare)]
-    assert [] == [line for line in shown if line != line.rstrip()]
-    assert [1, 1] == [
-        len(re.findall(r"accepted a connection in \d+ ms:", line)) for line in shown if "accepted" in line
-    ]
+    assert re.search(r"accepted a connection in \d+ ms:", result.output)
 
 
 def test_invalid_profile(tmp_path: Path) -> None:
@@ -273,39 +248,26 @@ def test_every_key_is_tried(tmp_path: Path) -> None:
     mended, _ = with_keys(str(toml), signing_key=private, service_keys=public)
 
     assert [1, 0] == [result.exit_code, mended.exit_code]
-    assert [
-        (
-            "wrong PAYASYNC_SIGNING_KEY credentials.signing_key is not a private key for rsa-sha256: it is a public "
-            "key. Give the private key that belongs to it"
-        ),
-        (
-            "wrong PAYASYNC_SERVICE_KEYS credentials.service_keys: key 2 is not a public key for rsa-sha256: it is a "
-            "private key. Give the public key that the service shows; credentials.service_keys: key 3 is not a public "
-            "key for rsa-sha256: it must be PEM, or base64 of SubjectPublicKeyInfo"
-        ),
-    ] == told
+    signing = "credentials.signing_key is not a private key for rsa-sha256: it is a public key. Give the private key"
+    assert [signing in told[0], "key 2 is not a public key" in told[1], "key 3 is not a public key" in told[1]] == [
+        True
+    ] * 3
+    assert ["PAYASYNC_SIGNING_KEY", "PAYASYNC_SERVICE_KEYS"] == [line.split()[1] for line in told]
     assert "wrong 2 correct PAYASYNC_SIGNING_KEY, PAYASYNC_SERVICE_KEYS: see below" in summary(result)
     assert "canary" not in result.output
 
 
 def test_what_anybody_could_write(tmp_path: Path) -> None:
-    """If a profile would believe an echoed request or an unsigned state, it is "wrong", and the exit code is 1."""
+    """If a profile would believe an echoed request, it is "wrong", unless the service has a key of its own."""
     toml = tmp_path / "service.toml"
-    signed = {"signature.algorithm": "hmac-sha256", "signature.encoding": "hex", "answer.signature": "data.sign"}
-    in_body = {"notification.verification": "body", "notification.signature": "sign", "answer.signature": ""}
-    cases: dict[str, tuple[dict[str, str], bool]] = {
-        "answer.signature": ({"answer.data": "data"}, True),
-        "notification.kind": (in_body, True),
-        "answer.refund_status": ({"answer.refund_status": "state"}, False),
-    }
-    for field, (more, mended) in cases.items():
-        toml.write_text("\n".join(f'{key} = "{word}"' for key, word in {**signed, **more}.items()))
-        result, _ = with_keys(str(toml))
-        keys = {"service_keys": f"{CANARY}-of-the-service", "notification_keys": f"{CANARY}-of-events"}
-        others, _ = with_keys(str(toml), **keys)
+    toml.write_text(
+        'signature = {algorithm = "hmac-sha256", encoding = "hex"}\nanswer = {data = "d", signature = "d.s"}'
+    )
+    echoed, _ = with_keys(str(toml))
+    other, _ = with_keys(str(toml), service_keys=f"{CANARY}-of-the-service")
 
-        assert any(line.startswith(f"wrong {field} ") for line in lines(result))
-        assert (1, mended) == (result.exit_code, others.exit_code == 0)
+    assert [1, 0] == [echoed.exit_code, other.exit_code]
+    assert any(line.startswith("wrong answer.signature ") for line in lines(echoed))
 
 
 def test_weak_keys_are_a_warning(toml: str, tmp_path: Path) -> None:
@@ -329,28 +291,24 @@ def test_weak_keys_are_a_warning(toml: str, tmp_path: Path) -> None:
     assert "signature.min_rsa_bits" not in {point.name for point in Profile().audit()}
 
 
-def test_quotes_around_a_key_are_wrong(toml: str) -> None:
-    """A value with a line end at its end is fine, because it is removed; one with quotes around it is "wrong"."""
-    for variable in (f"PAYASYNC_{name}" for name in ("MERCHANT_ID", "SECRET_KEY", "SIGNING_KEY", "SERVICE_KEYS")):
-        ended, quoted = (
-            run("--profile", toml, environ={**KEYS, variable: each}, columns=1000)
-            for each in (f"{CANARY}\r\n", f'"{CANARY}"')
-        )
-        why = f"{variable} has quotes around it, which would be part of the value: remove them"
+def test_value_that_is_odd(toml: str, tmp_path: Path) -> None:
+    """A line end after a value is removed; quotes around it are "wrong".
 
-        assert (0, 1) == (ended.exit_code, sum(line.startswith(f"ok {variable}") for line in marks(ended, "ok")))
-        assert [f"wrong {variable} {why}"] == marks(quoted, "wrong")
-        assert (1, False) == (quoted.exit_code, CANARY in quoted.output)
+    A secret of Standard Webhooks is "not used" if notifications are verified otherwise.
+    """
+    variable, given = "PAYASYNC_SECRET_KEY", ("--profile", toml)
+    ended, quoted = (
+        run(*given, environ={**KEYS, variable: each}, columns=1000) for each in (f"{CANARY}\r\n", f'"{CANARY}"')
+    )
+    why = f"{variable} has quotes around it, which would be part of the value: remove them"
+    unsigned = tmp_path / "unsigned.toml"
+    unsigned.write_text('notification.verification = "none"')
+    unused = 'ok PAYASYNC_NOTIFICATION_KEYS set, and not used: notification.verification is "none"'
 
-
-def test_secret_that_is_not_used(tmp_path: Path) -> None:
-    """A secret of Standard Webhooks is "not used" if notifications are verified otherwise."""
-    toml = tmp_path / "service.toml"
-    for verification, more in (("body", 'signature = "sign"'), ("header", 'header.signature = "X-Sign"'), ("none", "")):
-        toml.write_text(f'[notification]\nverification = "{verification}"\n{more}')
-        words = f'set, and not used: notification.verification is "{verification}"'
-
-        assert f"ok PAYASYNC_NOTIFICATION_KEYS {words}" in lines(run("--profile", str(toml), environ=KEYS))
+    assert (0, True) == (ended.exit_code, f"ok {variable} set" in lines(ended))
+    assert [f"wrong {variable} {why}"] == marks(quoted, "wrong")
+    assert (1, False) == (quoted.exit_code, CANARY in quoted.output)
+    assert unused in lines(run("--profile", str(unsigned), environ=KEYS))
 
 
 def test_keys_of_headers_are_missing() -> None:

@@ -7,19 +7,19 @@ import shlex
 from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from payasync.cli.commands import payasync
-from payasync.cli.sandbox import environment_of
 from payasync.cli.verify_notification import HttpMessage
 from payasync.journal import SqliteJournal
 from payasync.notifications import SqliteInbox
 from payasync.sandbox import PROFILE, ThreadedSandbox
 from payasync.testing import sign_notification
+from tests.cli.conftest import in_journal, variables
 from tests.journal.building import refund
 
 WIDTH: Final = 80
@@ -93,9 +93,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             monkeypatch.delenv(name)
     with ThreadedSandbox() as sandbox:
         sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
-        served: Any = sandbox  # it has the names of a Sandbox
-        environment = environment_of(served)
-        for name, value in {**environment, "PAYASYNC_JOURNAL": "pay.db"}.items():
+        for name, value in {**variables(sandbox), "PAYASYNC_JOURNAL": "pay.db"}.items():
             monkeypatch.setenv(name, value)
         asyncio.run(fill(tmp_path / "pay.db", sandbox.credentials.merchant_id))
         service = (ROOT / "payasync/profile/sandbox.toml").read_text()
@@ -118,18 +116,12 @@ async def fill(path: Path, merchant: str) -> None:
         await journal.add(refund("R1"), merchant=merchant)
 
 
-async def bind(path: Path) -> None:
-    """Bind a journal to the service that an example names."""
-    async with SqliteJournal(path) as journal:
-        await journal.bind("M1", "https://a.example")
-
-
 @pytest.mark.parametrize("example", sorted({each for text in HELP.values() for each in examples_of(text)}))
 def test_example_works(prepared: Path, example: str) -> None:
     """Each example ends with the exit code that fits the prepared folder; those that wait for a person are read."""
     _, *arguments = shlex.split(example)
     if " move " in example:
-        asyncio.run(bind(prepared / "pay.db"))
+        in_journal(prepared / "pay.db", lambda journal: journal.bind("M1", "https://a.example"))
     if example.startswith(SERVING) or "--watch" in arguments:
         arguments.append("--help")
     # Without a terminal, a write is sent only with --yes.

@@ -6,13 +6,12 @@ import os
 import re
 import signal
 import sqlite3
-from collections.abc import Awaitable, Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from itertools import product
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import click
@@ -35,11 +34,11 @@ from payasync.journal.reconciler import PAGE
 from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.payments import CreatePayment
 from payasync.wire.request import Request
+from tests.cli.conftest import in_journal
 from tests.journal.building import START, Clock, refund
 from tests.journal.building import kept as keeping
 from tests.test_readme import ENVIRONMENT
 
-T = TypeVar("T")
 PAYMENT = CreatePayment(amount=1000, currency="USD", description="Invoice 42")
 
 
@@ -56,16 +55,6 @@ def path(tmp_path: Path) -> Path:
     found = tmp_path / "pay.db"
     in_journal(found, filled)
     return found
-
-
-def in_journal(path: Path, work: Callable[[SqliteJournal], Awaitable[T]], **settings: Any) -> T:
-    """Run a function with a journal."""
-
-    async def done() -> T:
-        async with SqliteJournal(path, **settings) as journal:
-            return await work(journal)
-
-    return asyncio.run(done())
 
 
 async def filled(journal: SqliteJournal) -> None:
@@ -232,20 +221,25 @@ def test_show_says_what_a_person_can_do(path: Path) -> None:
     assert states == {state: "resolve" in shown(keeping(state=state)) for state in states}
 
 
-def test_show_says_lease_and_next_query(path: Path) -> None:
-    """`show` prints the lease of an intent that is queried, and when the next query is due."""
-    in_journal(path, lambda journal: journal.ask(1, 600.0), clock=lambda: datetime.now(UTC).timestamp() + 100)
-    held = run("show", "2", "--journal", str(path)).output
+def test_show_says_lease_and_next_query() -> None:
+    """`show` prints the lease of an intent that is queried, when the next query is due, and since when none succeeds.
 
-    now, found = datetime.now(UTC), stored(path, 2)
-    due, since = now + timedelta(hours=5), now - timedelta(hours=30)
+    Control characters are replaced.
+    """
+    at = datetime.now(UTC)
+    times = {
+        "lease": at + timedelta(minutes=9),
+        "due": at + timedelta(hours=5),
+        "silent_since": at - timedelta(hours=30),
+    }
+    hostile = {"reason": "HTTP 503\x1b[2J", "request": {"refund_desc": "cold\x1b[2J"}}
+    outcome = Outcome(status=200, body=b'{"say":"\\u001b[2J"}')
+    output = shown(keeping(state="unknown", outcome=outcome, **times, **hostile))
 
-    assert in_journal(path, lambda journal: journal.postpone(found, due, "HTTP 503", silent_since=since))
-    waits = run("show", "2", "--journal", str(path)).output
-    assert re.search(r"Lease +for .* more\n", held)
-    assert "Next query   in 5 h\n" in waits
-    assert "HTTP 503" in waits
-    assert re.search(r"No response +since .*, 30 h ago\n", waits)
+    assert re.search(r"Lease +for .* more\n", output)
+    assert re.search(r"No response +since .*, 30 h ago\n", output)
+    assert [] == [each for each in ("Next query   in 5 h\n", "HTTP 503?[2J", "cold?[2J") if each not in output]
+    assert "\x1b" not in output
 
 
 A_MINUTE: Final = timedelta(minutes=1)
@@ -358,23 +352,6 @@ def test_invalid_intent_id(path: Path) -> None:
         assert f"'ID': {text!r} is not an intent ID. To find the ID of an order" in why
 
 
-def test_control_characters_are_replaced(path: Path) -> None:
-    """Control characters in reasons and requests never reach the terminal."""
-
-    async def hostile(journal: SqliteJournal) -> None:
-        request = refund("R9", refund_desc="cold\x1b[2J")
-        body = b'{"say":"\\u001b[2J"}'
-        await journal.settle(
-            await sending(journal, request), "unknown", reason="\x1b[2J", outcome=Outcome(status=200, body=body)
-        )
-
-    in_journal(path, hostile)
-    output = run("show", "5", "--journal", str(path)).output + run("list", "--journal", str(path)).output
-
-    assert "\x1b" not in output
-    assert "cold?[2J" in output
-
-
 def test_resolve_ends(path: Path) -> None:
     """A person can resolve an intent that is manual, unknown or new; the reason is stored."""
     for number, end in ((2, "rejected"), (3, "rejected"), (4, "succeeded")):
@@ -405,7 +382,10 @@ def test_resolve_asks_first(path: Path) -> None:
         (3, "succeeded", (), ("payasync has not sent it. Are you sure that it was done by other means?",)),
         (2, "rejected", profile, ("It was sent ", until)),
         (2, "rejected", (), ("may carry it out at any time, because no quarantine is known. Are you sure",)),
+        # Its sender was interrupted, so that it is unknown.
+        (5, "rejected", (), ("Are you sure that it was not done?",)),
     ]
+    in_journal(path, lambda journal: sending(journal, refund("R5")), clock=(datetime.now(UTC) - AN_HOUR).timestamp)
     for number, end, options, words in cases:
         before = stored(path, number)
         silent = resolving(path, number, end, "--force", *options)
@@ -417,23 +397,9 @@ def test_resolve_asks_first(path: Path) -> None:
         assert (1, []) == (refused.exit_code, [each for each in words if each not in refused.output])
         assert (2, True) == (lacking.exit_code, "Pass --yes" in lacking.stderr)
         assert before == stored(path, number)
-    assert 0 == resolving(path, 4, "succeeded", "--force", given="y\n").exit_code
-    assert "succeeded" == stored(path, 4).state
-
-
-def test_resolve_asks_about_an_interrupted_write(path: Path) -> None:
-    """A write whose sender was interrupted is unknown, so `resolve` asks for a yes. Without it, nothing changes."""
-    an_hour_ago = datetime.now(UTC) - AN_HOUR
-    in_journal(path, lambda journal: sending(journal, refund("R5")), clock=an_hour_ago.timestamp)
-    before = stored(path, 5)
-    for given, code in ((None, 2), ("n\n", 1)):
-        asked = resolving(path, 5, "rejected", "--force", given=given)
-
-        assert ("sending", before) == (before.state, stored(path, 5))
-        assert (code, bool(given)) == (asked.exit_code, "Are you sure that it was not done?" in asked.output)
-    confirmed = resolving(path, 5, "rejected", "--force", given="y\n")
-
-    assert (0, "rejected") == (confirmed.exit_code, stored(path, 5).state)
+    for number, end in ((4, "succeeded"), (5, "rejected")):
+        assert 0 == resolving(path, number, end, "--force", given="y\n").exit_code
+        assert end == stored(path, number).state
 
 
 def test_resolve_is_about_what_it_has_shown(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -465,41 +431,33 @@ def test_resolve_refuses(path: Path) -> None:
 SLOW: Final = "[recovery]\nquarantine = 900\n"
 
 
-@pytest.mark.parametrize(
-    ("number", "times", "words"),
-    [
-        (1, (9, SLOW), "payasync reconcile still asks the service, which may carry it out until "),
-        (1, (901, SLOW), "payasync reconcile still asks the service: run payasync reconcile"),
-        (2, (9, SLOW), "the service may carry it out until "),
-        *(
-            (2, (9999, text), "no recovery.quarantine says until when the service may carry it out")
-            for text in ("", None)
-        ),
-        (2, (901, SLOW), ""),
-    ],
-)
-def test_resolve_waits_for_the_service(tmp_path: Path, number: int, times: tuple[int, str | None], words: str) -> None:
+def test_resolve_waits_for_the_service(tmp_path: Path) -> None:
     """Without --force, and also with --yes, `resolve` records nothing that the service may still contradict."""
-    age, profile = times
-    sent, given = datetime.now(UTC) - timedelta(seconds=age), ["--yes"]
+    asks, until = "payasync reconcile still asks the service", "the service may carry it out until "
+    never = "no recovery.quarantine says until when the service may carry it out"
+    cases = [
+        ("unknown", 9, SLOW, f"{asks}, which may carry it out until "),
+        ("unknown", 901, SLOW, f"{asks}: run payasync reconcile"),
+        ("manual", 9, SLOW, until),
+        ("manual", 9999, "", never),
+        ("manual", 901, SLOW, ""),
+    ]
+    (toml := tmp_path / "p.toml").touch()
+    for place, ((state, age, profile, words), end) in enumerate(product(cases, ("succeeded", "rejected"))):
+        toml.write_text(profile)
 
-    async def work(journal: SqliteJournal) -> None:
-        await journal.settle(await sending(journal, refund()), "unknown")
-        await journal.settle(await sending(journal, refund("R2")), "manual")
+        async def work(journal: SqliteJournal, state: Any = state) -> None:
+            await journal.settle(await sending(journal, refund()), state)
 
-    if profile is not None:
-        (tmp_path / "p.toml").write_text(profile)
-        given += ["--profile", str(tmp_path / "p.toml")]
-    for end in ("succeeded", "rejected"):
-        path = tmp_path / f"{end}.db"
-        in_journal(path, work, clock=sent.timestamp)
-        result = resolving(path, number, end, *given)
+        path, given = tmp_path / f"{place}.db", ("--yes", "--profile", str(toml))
+        in_journal(path, work, clock=(datetime.now(UTC) - timedelta(seconds=age)).timestamp)
+        result = resolving(path, 1, end, *given)
         if words:
             assert (2, True) == (result.exit_code, f"nothing changed: {words}" in result.stderr)
             assert result.stderr.endswith("To record it all the same, pass --force\n")
-            assert stored(path, number).state in {"unknown", "manual"}
-            assert 0 == resolving(path, number, end, *given, "--force").exit_code
-        assert end == stored(path, number).state
+            assert state == stored(path, 1).state
+            assert 0 == resolving(path, 1, end, *given, "--force").exit_code
+        assert end == stored(path, 1).state
 
 
 def test_prune_deletes_what_ended_long_ago(path: Path) -> None:
@@ -519,25 +477,20 @@ def test_prune_deletes_what_ended_long_ago(path: Path) -> None:
 
 
 def test_prune_needs_an_age(path: Path) -> None:
-    """`prune` needs an age of at least one day, with a unit, because pruned numbers are sent again."""
+    """`prune` needs an age in hours, days or weeks, of at least one day, because pruned numbers are sent again."""
     wrong = dict.fromkeys(("90", "d", "-1d", "1y", "1.5d", ""), "such as 90d")
     for age, words in {**wrong, **dict.fromkeys(("0d", "0w", "23h"), "it must be one day or more")}.items():
         result = run("prune", "--journal", str(path), f"--older-than={age}")
 
         assert (2, True) == (result.exit_code, words in result.output), age
-    assert 4 == len(in_json(path))
-
-
-def test_units_of_an_age(path: Path) -> None:
-    """An age is given in hours, days or weeks."""
     for age, hours in (("30h", 30), ("2d", 48), ("1w", 168)):
         before = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=hours)
         result = run("prune", "--journal", str(path), "--older-than", age)
-        after = datetime.now(UTC) - timedelta(hours=hours)
 
         said = re.fullmatch(r"Deleted 0 intents that ended before (.*) UTC\.\n", result.output)
         assert said
-        assert before <= datetime.fromisoformat(f"{said[1]}+00:00") <= after
+        assert before <= datetime.fromisoformat(f"{said[1]}+00:00") <= datetime.now(UTC) - timedelta(hours=hours)
+    assert 4 == len(in_json(path))
 
 
 OLD: Final = "https://pay.example"
@@ -551,32 +504,25 @@ async def bound(journal: SqliteJournal) -> None:
 
 
 def test_move_follows_a_service(path: Path) -> None:
-    """After a yes, the journal is bound to the new address, and the merchants are named."""
+    """After a yes, the journal is bound to the new address, and the merchants are named. After a no, nothing changes.
+
+    If it must refuse, it does not ask.
+    """
     in_journal(path, bound)
-    moves: tuple[tuple[str, str, tuple[str, ...], str | None], ...] = (
-        (OLD, NEW, (), "y\n"),
-        (NEW, OLD, ("--yes",), None),
-    )
-    for old, new, options, given in moves:
-        result = run("move", "--journal", str(path), *options, old, new, given=given)
+    wrong_old = f"OLD must be the address of one of its services: {OLD}"
+    cases: list[tuple[tuple[str, ...], str, int, str]] = [
+        ((NEW, OLD), "n\n", 2, wrong_old),
+        ((OLD, "api", "--yes"), "n\n", 2, "NEW must be an absolute URL"),
+        (("api", NEW), "n\n", 2, "OLD must be an absolute URL"),
+        ((OLD, NEW), "n\n", 1, f"Are you sure that {NEW} is the same service as {OLD}, with all its writes?"),
+        ((OLD, NEW), "y\n", 0, f"The writes of M1, M2 go to {NEW} from now on."),
+        ((NEW, OLD, "--yes"), "n\n", 0, f"The writes of M1, M2 go to {OLD} from now on."),
+    ]
+    for arguments, given, code, words in cases:
+        result = run("move", "--journal", str(path), *arguments, given=given)
 
-        assert 0 == result.exit_code
-        assert f"The writes of M1, M2 go to {new} from now on." in result.output
-    in_journal(path, bound)
-
-
-def test_move_that_is_refused(path: Path) -> None:
-    """After a no, `move` changes nothing. If it must refuse, it does not ask."""
-    in_journal(path, bound)
-    wrong_old = ((NEW, OLD), f"OLD must be the address of one of its services: {OLD}")
-    refused = (wrong_old, ((OLD, "api"), "NEW must be an absolute URL"), (("api", NEW), "OLD must be an absolute URL"))
-    asked = run("move", "--journal", str(path), OLD, NEW, given="n\n")
-    for (arguments, words), options in product(refused, ((), ("--yes",))):
-        result = run("move", "--journal", str(path), *arguments, *options, given="n\n")
-
-        assert (2, True, 1) == (result.exit_code, words in result.output, result.output.count("\n"))
-    assert 1 == asked.exit_code
-    assert f"Are you sure that {NEW} is the same service as {OLD}, with all its writes?" in asked.output
+        assert (code, True) == (result.exit_code, words in result.output)
+        assert code < 2 or result.output.count("\n") == 1
     in_journal(path, bound)
 
 

@@ -20,6 +20,7 @@ from payasync.cli.options import Address
 from payasync.journal import SqliteJournal
 from payasync.journal.intents import Intent, State
 from payasync.notifications import InboxEvent, SqliteInbox
+from tests.cli.conftest import in_journal
 from tests.journal.building import START, draft, kept
 from tests.notifications.inbox_building import received
 
@@ -37,16 +38,6 @@ def unknown(**given: Any) -> Intent:
 def run(*arguments: str) -> Result:
     """Run the command."""
     return CliRunner().invoke(payasync, ["journal", *arguments], env={"PAYASYNC_JOURNAL": "", "COLUMNS": "80"})
-
-
-def in_journal(path: Path, work: Callable[[SqliteJournal], Awaitable[object]]) -> None:
-    """Do something with a journal, whose clock stands at the start."""
-
-    async def done() -> None:
-        async with SqliteJournal(path, clock=START.timestamp) as journal:
-            await work(journal)
-
-    asyncio.run(done())
 
 
 def shown(*intents: Intent, after: timedelta = HOUR, events: Sequence[InboxEvent] = ()) -> str:
@@ -176,7 +167,7 @@ def test_status_of_a_file(tmp_path: Path) -> None:
             begun = await journal.begin(draft(), 60.0)
             await journal.settle(begun.intent, state, reason="HTTP 502")
 
-        in_journal(path, work)
+        in_journal(path, work, clock=START.timestamp)
         named, alone = run("status", "--journal", str(path), "--json"), run("--journal", str(path), "--json")
         counts = [json.loads(each.stdout)["counts"] for each in (named, alone)]
 

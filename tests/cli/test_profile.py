@@ -17,28 +17,23 @@ def run(*arguments: str | Path) -> Result:
 
 
 def test_init_asks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a terminal and any input, `init` writes a file that only its owner can read, and names the next steps."""
+    """Without a terminal and any input, `init` writes a file that only its owner can read, and names the next step.
+
+    With `--force`, it replaces a file; the content of a hard link to it stays.
+    """
     monkeypatch.chdir(tmp_path)
+    file, link = tmp_path / "service.toml", tmp_path / "link"
     result = run("init")
-
-    file = tmp_path / "service.toml"
-    assert (0, "") == (result.exit_code, result.stderr)
-    assert "Wrote service.toml: each key of a profile as a comment, with an example.\n" in result.stdout
-    assert "how-to/describe-your-service.html\n" in result.stdout
-    assert result.stdout.endswith("   payasync profile check service.toml\n")
-    assert (0o600, [file]) == (stat.S_IMODE(file.stat().st_mode), list(tmp_path.iterdir()))
-    assert Profile() == Profile.from_file(file)
-
-
-def test_file_is_replaced_with_force(tmp_path: Path) -> None:
-    """With `--force`, `init` replaces a file; the content of a hard link to it stays."""
-    file, link = tmp_path / "my.toml", tmp_path / "link"
+    made = Profile.from_file(file), stat.S_IMODE(file.stat().st_mode), list(tmp_path.iterdir())
     file.write_text('name = "old"\n')
     file.chmod(0o644)
     link.hardlink_to(file)
-    result = run("init", file, "--force")
+    again = run("init", file, "--force")
 
-    assert (0, "", "old") == (result.exit_code, Profile.from_file(file).name, Profile.from_file(link).name)
+    assert [(0, ""), (0, "")] == [(each.exit_code, each.stderr) for each in (result, again)]
+    assert result.stdout.endswith("   payasync profile check service.toml\n")
+    assert (Profile(), 0o600, [file]) == made
+    assert (Profile(), "old") == (Profile.from_file(file), Profile.from_file(link).name)
     assert 0o600 == stat.S_IMODE(file.stat().st_mode)
 
 

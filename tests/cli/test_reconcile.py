@@ -538,15 +538,11 @@ def test_what_is_to_come() -> None:
     later = now() + timedelta(hours=5)
     watched = Shown(watch=True, remaining=Remaining(due=later)).lines
     interrupted = Shown(watch=True, remaining=Remaining(due=later, sending=[later])).lines
-    rounded: dict[float | None, int | None] = {None: None, -5.0: 0, 3599.9: 3600}
 
     assert "Due nothing now; the next query is in 5 h" in watched
-    assert "Due nothing" in interrupted
-    assert "1 write is being sent, or was interrupted: queried in 5 h" in interrupted
-    assert "Due nothing" in Shown(remaining=Remaining(due=later)).lines
-    for seconds, next_in in rounded.items():
-        due = None if seconds is None else now() + timedelta(seconds=seconds)
-        (facts,) = closed(Remaining(due=due, sending=[later] * 2), json=True).facts
+    assert {"Due nothing", "1 write is being sent, or was interrupted: queried in 5 h"} <= {*interrupted}
+    for seconds, next_in in ((-5.0, 0), (3599.9, 3600)):
+        (facts,) = closed(Remaining(due=now() + timedelta(seconds=seconds), sending=[later] * 2), json=True).facts
 
         assert (2, next_in) == (facts["sending"], facts["next_in"])
     for silent in (False, True):

@@ -233,26 +233,23 @@ def test_rows_that_ended_are_of_this_run_and_private(path: Path) -> None:
 
 def test_result_of_another_run_is_refused(path: Path) -> None:
     """While a run writes a result, a second one with that result is refused, also by another path."""
-    folder = path.with_name("link")
+    folder, why = path.with_name("link"), r"is locked, because another run writes it\. Nothing was sent"
     folder.symlink_to(path.parent)
     with closing(ResultFile(path)) as first:
         for named in (path, folder / path.name):
-            with pytest.raises(
-                errors.ConfigurationError, match=r"is locked, because another run writes it\. Nothing was sent"
-            ):
+            with pytest.raises(errors.ConfigurationError, match=why):
                 ResultFile(named)
         first.add(row_result())
         partial = beside(path).read_text()
         first.finish([row_result()])
     ResultFile(path).close()
 
-    assert 2 == len(partial.splitlines())
-    assert 2 == len(path.read_text().splitlines())
+    assert [2, 2] == [len(each.splitlines()) for each in (partial, path.read_text())]
 
 
 @pytest.mark.parametrize("step", ["lock_file", "_hold_lock", "new_private"])
 def test_run_that_begins_at_the_same_time_stays(path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """If another run makes or locks the partial file while this one begins, this one is refused, and removes nothing."""
+    """If another run makes or locks the partial file while this one begins, this one is refused. It removes nothing."""
     partial, real, open_files = beside(path), getattr(refund_file, step), list[int]()
     if step == "lock_file":
         ResultFile(path).close()
@@ -286,18 +283,11 @@ def test_file_of_another_run_is_refused(path: Path) -> None:
     os.link(path, path.with_name("hard"))
     with locked(path):
         for name in (path.name, "symlink", "hard"):
-            with (
-                pytest.raises(
-                    errors.InvalidArgumentError, match=f"{name}' is locked, because another run imports it"
-                ) as caught,
-                locked(path.with_name(name)),
-            ):
+            why = f"{name}' is locked, because another run imports it"
+            with pytest.raises(errors.InvalidArgumentError, match=why), locked(path.with_name(name)):
                 pytest.fail("it was not locked")
-            assert "file" == caught.value.field
     with locked(path), locked(path.with_name("missing")):
-        files = sorted(each.name for each in path.parent.iterdir())
-
-    assert ["hard", "out.csv", "symlink"] == files
+        assert ["hard", "out.csv", "symlink"] == sorted(each.name for each in path.parent.iterdir())
 
 
 def test_row_that_another_run_has_sent_since() -> None:

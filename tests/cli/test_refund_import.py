@@ -20,7 +20,6 @@ from payasync import (
     Auth,
     CreateRefund,
     Done,
-    Profile,
     RefundResponse,
     Refused,
     RetryPolicy,
@@ -53,7 +52,7 @@ from payasync.sandbox import PROFILE, ThreadedSandbox
 from payasync.session import Result as CallResult
 from payasync.session import Unknown
 from payasync.wire.call import Reply
-from tests.cli.conftest import variables
+from tests.cli.conftest import profile_option, variables
 from tests.journal.building import LEASE, START, Clock, draft
 
 pytestmark = pytest.mark.usefixtures("signals")
@@ -71,12 +70,6 @@ def written(folder: Path, *rows: str, header: str = HEADER) -> Path:
     file = folder / "refunds.csv"
     file.write_text("\n".join([header, *rows, ""]))
     return file
-
-
-def profile(file: Path, profile: Profile) -> tuple[str, str]:
-    """Write a profile into a file, and return the option that names it."""
-    file.write_text(profile.to_toml(), encoding="utf-8")
-    return "--profile", str(file)
 
 
 def imported(sandbox: ThreadedSandbox, file: Path, *arguments: str, **changes: str | None) -> Result:
@@ -130,7 +123,7 @@ def test_bad_row_stops_everything_unless_it_is_left_out(tmp_path: Path) -> None:
     strict = evolve(PROFILE, name="strict", signature=signature)
     rows = ("T1,R1,450,100,cold", "T1,R2,450,50,broken & cold", "T1,R3,450,50,", "T1,R4,450,1.5,")
     file = written(tmp_path, *rows, header=f"{HEADER},refund_desc")
-    option = profile(tmp_path / "service.toml", strict)
+    option = profile_option(tmp_path / "service.toml", strict)
     with ThreadedSandbox(strict) as sandbox:
         sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
         ended = imported(sandbox, file, *option)
@@ -225,7 +218,7 @@ def test_other_service_is_sent_nothing(sandbox: ThreadedSandbox, tmp_path: Path)
     before = file.with_name("out.csv").read_text()
     other = evolve(PROFILE, name="real", recovery=Recovery(quarantine=9.0))
     with ThreadedSandbox(other) as real:
-        ended, url = imported(real, file, *profile(tmp_path / "service.toml", other)), real.url
+        ended, url = imported(real, file, *profile_option(tmp_path / "service.toml", other)), real.url
 
         assert (2, 0) == (ended.exit_code, sent(real))
     assert f"sent to the sandbox, and this session's service is {url}: nothing was sent" in ended.output
@@ -244,8 +237,8 @@ def test_interrupted_while_it_reads(sandbox: ThreadedSandbox, tmp_path: Path, mo
 
 def test_missing_setting(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """What is missing is reported in one line that blames no row, and nothing is sent."""
-    basic = profile(tmp_path / "basic.toml", evolve(PROFILE, auth=Auth(value="Basic {basic}")))
-    unsigned = profile(tmp_path / "open.toml", evolve(PROFILE, name="open", signature=None))
+    basic = profile_option(tmp_path / "basic.toml", evolve(PROFILE, auth=Auth(value="Basic {basic}")))
+    unsigned = profile_option(tmp_path / "open.toml", evolve(PROFILE, name="open", signature=None))
     key, names = "PAYASYNC_PUBLIC_KEY", ("SIGNING_KEY", "SECRET_KEY", "PROFILE", "BASE_URL")
     cases: list[tuple[tuple[str, ...], dict[str, None], str]] = [
         *(((), {f"PAYASYNC_{name}": None}, f"PAYASYNC_{name}") for name in names),
@@ -263,27 +256,11 @@ def test_missing_setting(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
 def test_profile_without_refund_queries(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """If refunds cannot be queried, a warning says so once, and all rows are sent."""
     file, warning = written(tmp_path, *GOOD), "A lost response will need a person"
-    mute = profile(tmp_path / "service.toml", evolve(PROFILE, refund_status=None))
+    mute = profile_option(tmp_path / "service.toml", evolve(PROFILE, refund_status=None))
     ended = imported(sandbox, file, *mute, PAYASYNC_SECRET_KEY=None)
 
     assert (0, 2, 1) == (ended.exit_code, sent(sandbox), ended.output.count(warning))
     assert warning not in imported(sandbox, file).output
-
-
-def test_nothing_is_sent_where_a_file_is_a_symlink(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """If a file of the command is a symbolic link, nothing is sent, and its target is not changed."""
-    target, file = tmp_path / "target", written(tmp_path, *GOOD)
-    target.write_text("notes")
-    for name in ("pay.db", "out.csv", "out.csv.partial"):
-        (tmp_path / name).symlink_to(target)
-        ended = imported(sandbox, file)
-        (tmp_path / name).unlink()
-
-        assert (2, 0, "notes", 1) == (ended.exit_code, sent(sandbox), target.read_text(), ended.stderr.count("\n"))
-        assert f"{name!r} is a symbolic link, and links are not f" in ended.stderr
-
-
-BOM: Final = b"\xef\xbb\xbf"
 
 
 def test_kinds_of_files(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
@@ -571,9 +548,7 @@ def test_summary_has_counts_and_amounts() -> None:
     lines = [" ".join(line.split()) for line in shown.splitlines()]
 
     assert ["succeeded 1,200 12,000", "refused 7 70 not done", "2 ?[31mno such order?"] == lines[:3]
-    assert 2 == shown.count("1  reason")
-    assert "and 3 other reasons" in lines
-    assert "out.csv" in shown
+    assert (2, True) == (shown.count("1  reason"), "and 3 other reasons" in lines)
 
 
 def test_long_wait_is_announced_once() -> None:

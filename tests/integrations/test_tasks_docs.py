@@ -175,30 +175,6 @@ async def test_used_number_is_left_to_the_reconciler(shop: Shop) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("shop", "said", "state"),
-    [("succeed", "intent {} (is done|may)", "succeeded"), ("fail", "NotDoneError.*intent {} was not done", "rejected")],
-    indirect=["shop"],
-)
-@each_engine
-async def test_delivered_twice_is_sent_once(
-    shop: Shop, redis_server: Server, engine: Engine, said: str, state: str
-) -> None:
-    """If the queue delivers a task twice, its write is sent once, and the worker goes on to the next task.
-
-    The worker logs the reason of a declined refund. taskiq runs both tasks at once: one of them may still see it sent.
-    """
-    begin(shop, engine, redis_server)
-    command, _ = engine.commands
-    worker = await shop.start(command, *engine.worker)
-    await shop.run(*REFUND, "I1")
-    await worker.says(said.format(2), said.format(1))
-    await worker.says(f"{said.format(1)}|intent 1 may", times=2)
-
-    assert ([200, 200], [("R-I1", state), ("R-I2", state)]) == (shop.answers(), await shop.states())
-
-
-@pytest.mark.long
 @each_engine
 async def test_a_night(shop: Shop, redis_server: Server, engine: Engine) -> None:
     """A delayed refund, an interrupted one and one that was never queued are each made once."""
