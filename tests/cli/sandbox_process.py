@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any, Final
@@ -110,6 +112,17 @@ def serving(*arguments: str) -> Generator[SandboxProcess]:
         line = process.stdout.readline()
         assert line, ended(process).err
         yield SandboxProcess(process, json.loads(line))
+
+
+def post(url: str, raw: bytes, headers: Mapping[str, str] = {}) -> tuple[int, str]:
+    """Send a request, and return the status and the body of its response."""
+    request = urllib.request.Request(url, raw, {"Content-Type": "application/json", **headers})  # noqa: S310 - ours
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310 - ours
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
 
 
 def order_paid(environ: Mapping[str, str], number: str = "T1", notify_url: str | Absent = ABSENT) -> int:

@@ -121,9 +121,8 @@ def test_list_shows_each(path: Path, tmp_path: Path) -> None:
 
 def test_list_of_nothing_says_of_what(path: Path) -> None:
     """If no intent matches, a line repeats the filters. If nothing has a number, it says where it was searched."""
-    plain = "--number R9", "--order R1", "--number R1 --state manual", "--number R1 --after 1", "--after 4"
-    quoted = {"--number \x1b[2J": "--number '?[2J'", "--until 2001-01-31": "--until '2001-01-31 00:00:00+00:00'"}
-    for asked, words in {**{each: each for each in plain}, "--state accepted": "--state accepted", **quoted}.items():
+    for asked in ("--number R9", "--order R1", "--number R1 --state manual", "--after 4", "--number \x1b[2J"):
+        words = "--number '?[2J'" if "\x1b" in asked else asked
         result, scripted = (run("list", "--journal", str(path), *asked.split(), *more) for more in ((), ("--json",)))
         searched = SEARCHED.get(asked.split()[0][2:])
         said = f"The journal has no intents with {words}.\n" + (f"{searched}\n" if searched else "")

@@ -9,8 +9,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -31,7 +29,7 @@ from payasync.notifications.ingest import OTHER_BODY, IngestResult, build_receiv
 from payasync.sandbox import PROFILE
 from payasync.testing import Signed, sign_notification
 from tests.chaos.forked import Forked
-from tests.cli.sandbox_process import Ended, ended, fact, free_address, lines, order_paid, serving
+from tests.cli.sandbox_process import Ended, ended, fact, free_address, lines, order_paid, post, serving
 
 WHSEC: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 KEYS: Final = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_NOTIFICATION_KEYS": WHSEC, "PAYASYNC_PROFILE": "sandbox"}
@@ -92,17 +90,6 @@ class Listening:
         """Send it a signal, and wait for its end."""
         self.process.send_signal(number)
         return ended(self.process)
-
-
-def post(url: str, raw: bytes, headers: Mapping[str, str] = {}) -> tuple[int, str]:
-    """Send a notification, and return the response."""
-    request = urllib.request.Request(url, raw, {"Content-Type": "application/json", **headers})  # noqa: S310 - ours
-    try:
-        with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310 - ours
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
 
 
 def signed(data: Mapping[str, Any] = PAID, **facts: Any) -> Signed:

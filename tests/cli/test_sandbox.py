@@ -1,16 +1,15 @@
 """`payasync sandbox`: the command as a process, from its start-up lines to its end."""
 
 import io
+import json
 import logging
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
-import urllib.request
-from contextlib import closing
 from datetime import timedelta
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -27,36 +26,10 @@ from payasync.sandbox import PROFILE
 from payasync.sandbox.model import Entry
 from payasync.sandbox.webhooks import Delivery
 from tests.chaos.forked import Forked
-from tests.cli.sandbox_process import (
-    Ended,
-    ended,
-    fact,
-    free_address,
-    lines,
-    running,
-    serving,
-)
+from tests.cli.sandbox_process import Ended, ended, fact, free_address, lines, order_paid, post, running, serving
 
 SECONDS: Final = 30
 KEY_PAIRS: Final = SortedPairs(algorithm="ed25519", encoding="base64")
-PROGRAM: Final = """
-import asyncio
-from payasync import Session
-
-async def main():
-    async with Session.from_env() as pay:
-        print((await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")).state)
-
-asyncio.run(main())
-"""
-
-
-def ask(url: str, body: bytes | None = None) -> int:
-    """Send a request, and return the status of its response."""
-    to = urlsplit(url)
-    with closing(HTTPConnection(to.netloc, timeout=SECONDS)) as http:
-        http.request("GET" if body is None else "POST", to.path, body, {"Content-Type": "application/json"})
-        return http.getresponse().status
 
 
 def test_start_says_what_it_is_and_where() -> None:
@@ -85,17 +58,17 @@ def test_start_says_what_it_is_and_where() -> None:
     "signature", [pytest.param(PROFILE.signature, marks=pytest.mark.long), KEY_PAIRS], ids=["shared key", "key pairs"]
 )
 def test_lines_to_paste_work_in_a_shell(signature: SortedPairs, tmp_path: Path) -> None:
-    """The `export` lines, pasted into a shell, give `Session.from_env` all settings, even keys of many lines."""
+    """The `export` lines, pasted into a shell, give a command all settings, even keys of many lines."""
     file = tmp_path / "it's mine.toml"
     file.write_text(evolve(PROFILE, name="mine", signature=signature).to_toml())
     with running("--port", "0", "--profile", str(file)) as process:
         shown = lines(process, "Ctrl-C")
         first = next(place for place, line in enumerate(shown) if line.startswith("export "))
-        script = "\n".join([*shown[first:-1], 'exec "$0" -c "$1"'])
-        command = ["/bin/sh", "-c", script, sys.executable, PROGRAM]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        place = 'exec "$0" -W error -m payasync order place --total-amt 450 --currency CAD --yes --json'
+        command = ["/bin/sh", "-c", "\n".join([*shown[first:-1], place]), sys.executable]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
 
-    assert ("pending\n", "") == (done.stdout, done.stderr)
+    assert "pending" == json.loads(done.stdout)["state"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
@@ -106,7 +79,7 @@ def test_signal_ends_it_cleanly(number: signal.Signals) -> None:
     """
     with running("--port", "0", "--quiet") as process:
         url = urlsplit(fact(lines(process, "Ctrl-C"), "Listens"))
-        status = ask(f"{url.geturl()}/nothing", b"{}")
+        status = post(f"{url.geturl()}/nothing", b"{}")[0]
         with socket.create_connection((url.hostname, url.port)) as idle:
             idle.sendall(b"POST /v1/payments HTTP/1.1\r\n")
             process.send_signal(number)
@@ -119,13 +92,12 @@ def test_signal_ends_it_cleanly(number: signal.Signals) -> None:
 def test_fault_that_still_waits_is_no_failure() -> None:
     """A fault that was armed on the dashboard and never fired does not fail the command. `--json` prints one line."""
     with serving() as sandbox:
-        headers = {"Authorization": f"Bearer {sandbox.told['admin_token']}"}
-        request = urllib.request.Request(  # noqa: S310 - the sandbox's own address
-            f"{sandbox.url}/admin/faults/arm", b"kind=latency&on=orders.place", headers
-        )
-        with urllib.request.urlopen(request) as answer:  # noqa: S310 - the same
-            assert 200 == answer.status
-        assert 404 == ask(f"{sandbox.url}/nothing", b"{}")
+        form = {
+            "Authorization": f"Bearer {sandbox.told['admin_token']}",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+        assert 200 == post(f"{sandbox.url}/admin/faults/arm", b"kind=latency&on=orders.place", form)[0]
+        assert 404 == post(f"{sandbox.url}/nothing", b"{}")[0]
         end = sandbox.end()
 
     assert Ended(0, "", "") == end
@@ -158,6 +130,36 @@ def test_wrong_option_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert [] == [word for word in words if word not in end.stderr]
 
 
+def test_each_request_and_notification_is_a_line() -> None:
+    """Each request has a line with status, operation and time; each delivery attempt with its result and what follows.
+
+    Control characters are replaced. `--refunds fail` lets each refund fail immediately.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        closed = f"http://127.0.0.1:{free.getsockname()[1]}/notify"
+    with running("--port", "0", "--refunds", "fail") as process:
+        exports = [shlex.split(line)[1] for line in lines(process, "Ctrl-C") if line.startswith("export ")]
+        environ = dict(each.split("=", 1) for each in exports)
+        url = environ["PAYASYNC_BASE_URL"]
+        post(f"{url}/%1b%5b2J", b"{}")
+        unknown = lines(process, "/?[2J")[-1]
+        order_paid(environ, "T1", f"{closed}?token=canary")
+        *others, first = lines(process, "notify payment.paid T1")
+        order_paid(environ, "T2", f"{url}/notify")
+        second = lines(process, "notify payment.paid T2")[-1].partition("  ")[2]
+        amounts = ("--total-amt", "450", "--refund-amt", "100")
+        refund = CliRunner().invoke(
+            payasync, ["refund", "create", "--out-trade-no", "T1", *amounts, "--yes", "--json"], env=environ
+        )
+
+    assert "failed" == json.loads(refund.stdout)["state"]
+    assert ["404", "POST"] == unknown.split()[1:3]
+    assert any(line.split()[1:3] == ["200", "orders.place"] and " ms " in line for line in others)
+    assert first.partition("  ")[2].startswith("-   notify payment.paid T1: connection refused; again at ")
+    assert first.endswith(f"  {closed}?…")
+    assert second.startswith("404 notify payment.paid T2: answered 404, which does not acknowledge; again at ")
+
+
 @pytest.mark.parametrize(
     "options", [(), *(pytest.param((each,), marks=pytest.mark.long) for each in ("--quiet", "--json"))]
 )
@@ -183,7 +185,7 @@ def asked(host: str, port: int) -> list[int]:
     with socket.socket() as one:
         one.settimeout(SECONDS)
         listens = one.connect_ex((host, port)) == 0
-    return [ask(f"http://{host}:{port}/nothing", b"{}") for _ in range(3) if listens]
+    return [post(f"http://{host}:{port}/nothing", b"{}")[0] for _ in range(3) if listens]
 
 
 def test_refund_setting() -> None:

@@ -286,7 +286,6 @@ encoding = "hex"
 [notification]
 verification = "header"
 out_trade_no = "no"
-timezone = "America/Toronto"
 [notification.tells]
 payment = "state"
 [notification.header]
