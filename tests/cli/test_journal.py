@@ -533,8 +533,8 @@ def test_file_that_is_no_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     tmp_path.joinpath("new.csv").write_text(SHEET)
     path = tmp_path / "pay.db"
-    names = "journal list", "journal show", "journal prune", "reconcile", "refund import"
-    commands = dict(zip(names, ("", "1", "--older-than 1d", "", "new.csv"), strict=True))
+    plain = dict.fromkeys(("journal", "journal status", "journal list", "reconcile"), "")
+    commands = {**plain, "journal show": "1", "journal prune": "--older-than 1d", "refund import": "new.csv"}
     for content in (b"", b"no database, but longer than the header of one\n" * 40):
         path.write_bytes(content)
         mode = path.stat().st_mode

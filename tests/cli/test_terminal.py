@@ -48,25 +48,16 @@ def test_no_line_is_longer_than_the_terminal() -> None:
 
 
 def test_word_that_is_too_long_stays_whole() -> None:
-    """An address is never broken, so that it can be copied."""
+    """An address is never broken, so that it can be copied; in a file, no line is, so that it can be searched."""
     address = "http://127.0.0.1:8402/?token=abcdefghijklmnopqrstuvwxyz"
-    lines, written = terminal(40)
+    (lines, written), (others, searched) = terminal(40), terminal(30, watched=False)
 
     lines.row("Dashboard", address)
     lines.write(f"export URL={address} and more of it")
+    others.write("word " * 30, hang=2)
 
     assert [f"  Dashboard  {address}", f"export URL={address} and more of it"] == written.getvalue().splitlines()
-
-
-def test_lines_in_a_file_are_not_broken() -> None:
-    """In a file each line stays one line, so that it can be searched."""
-    lines, written = terminal(30, watched=False)
-
-    lines.write("word " * 30, hang=2)
-
-    assert 1 == written.getvalue().count("\n")
-    assert sys.maxsize == lines.width
-    assert 30 == terminal(30)[0].width
+    assert (1, sys.maxsize, 40) == (searched.getvalue().count("\n"), others.width, lines.width)
 
 
 def test_error_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,6 @@
 import asyncio
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -51,9 +49,7 @@ class Place:
 
 
 @asynccontextmanager
-async def serving(
-    place: Place, sandbox: Sandbox, *, fresh: bool = False, **variables: str
-) -> AsyncGenerator[Forked | subprocess.Popen[str]]:
+async def serving(place: Place, sandbox: Sandbox, **variables: str) -> AsyncGenerator[Forked]:
     """Run a shop until the block ends, unless it was killed; it must not complain.
 
     The block begins after the shop has asked about all orders for the first time: what a test then changes in the
@@ -62,7 +58,6 @@ async def serving(
     Args:
         place: Where the shop lives.
         sandbox: The service that it pays at.
-        fresh: Whether an interpreter of its own imports the shop; else it is forked behind the imports.
         variables: More of its environment.
     """
     environ = {
@@ -75,7 +70,7 @@ async def serving(
     }
     said: list[str] = []
     ready = asyncio.Event()
-    with _started(place, environ, fresh=fresh) as process:
+    with Forked(PROGRAM, *place.command(), environment=environ, folder=EXAMPLES / place.name) as process:
         reading = asyncio.create_task(asyncio.to_thread(_read, process, said, asyncio.get_running_loop(), ready))
         await ready.wait()
         assert _is_ready(said), "".join(said)
@@ -87,19 +82,8 @@ async def serving(
     assert "Traceback" not in "".join(said), "".join(said)
 
 
-def _started(place: Place, environ: dict[str, str], *, fresh: bool) -> Forked | subprocess.Popen[str]:
-    folder = EXAMPLES / place.name
-    if not fresh:
-        return Forked(PROGRAM, *place.command(), environment=environ, folder=folder)
-    command = [sys.executable, "-u", "-W", "error", str(PROGRAM), *place.command()]
-    return subprocess.Popen(command, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True)
-
-
-def _read(
-    process: Forked | subprocess.Popen[str], said: list[str], loop: asyncio.AbstractEventLoop, ready: asyncio.Event
-) -> None:
+def _read(process: Forked, said: list[str], loop: asyncio.AbstractEventLoop, ready: asyncio.Event) -> None:
     """Read what a shop writes until its end, so that it never waits for a reader."""
-    assert process.stdout
     for line in process.stdout:
         said.append(line)
         if _is_ready(said):

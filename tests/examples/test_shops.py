@@ -53,7 +53,7 @@ async def test_customer_buys_and_is_refunded(browser: Browser, name: str, tmp_pa
     A shop makes the journal when it starts, because `payasync reconcile` refuses a file that does not exist.
     """
     place = Place.free(name, tmp_path)
-    async with Sandbox(clock="frozen", refunds="by hand") as sandbox, serving(place, sandbox, fresh=True):
+    async with Sandbox(clock="frozen", refunds="by hand") as sandbox, serving(place, sandbox):
         code = await reconcile(place, sandbox)
         sandbox.faults.notifications.duplicate("payment")
         coffee, page = await buy(browser, place)
