@@ -64,9 +64,13 @@ def started(program: tuple[str, ...], *arguments: str, folder: Path | None = Non
 
 
 @pytest.mark.parametrize(
-    ("program", "module"), [(PROGRAMS[0], "aiohttp"), (PROGRAMS[1], "click"), (PROGRAMS[1], "rich")]
+    ("program", "module", "number"),
+    [
+        (PROGRAMS[0], "aiohttp", signal.SIGINT),
+        (PROGRAMS[1], "click", signal.SIGTERM),
+        (PROGRAMS[1], "rich", signal.SIGINT),
+    ],
 )
-@pytest.mark.parametrize("number", SIGNALS)
 def test_signal_while_it_is_imported(
     tmp_path: Path, program: tuple[str, ...], module: str, number: signal.Signals
 ) -> None:

@@ -83,13 +83,9 @@ def shown(intent: Intent, width: int = 200) -> str:
 
 def stored(path: Path, intent_id: int) -> Intent:
     """Return an intent of the journal."""
-
-    async def work(journal: SqliteJournal) -> Intent:
-        found = await journal.get(intent_id)
-        assert found
-        return found
-
-    return in_journal(path, work)
+    found = in_journal(path, lambda journal: journal.get(intent_id))
+    assert found
+    return found
 
 
 def test_list_shows_each(path: Path, tmp_path: Path) -> None:

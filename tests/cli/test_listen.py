@@ -29,7 +29,7 @@ from payasync.notifications.ingest import OTHER_BODY, IngestResult, build_receiv
 from payasync.sandbox import PROFILE
 from payasync.testing import Signed, sign_notification
 from tests.chaos.forked import Forked
-from tests.cli.sandbox_process import Ended, ended, fact, free_address, lines, order_paid, post, serving
+from tests.cli.sandbox_process import ended, fact, free_address, lines, order_paid, post, serving
 
 WHSEC: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 KEYS: Final = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_NOTIFICATION_KEYS": WHSEC, "PAYASYNC_PROFILE": "sandbox"}
@@ -37,7 +37,6 @@ CREDENTIALS: Final = Credentials("M1", notification_keys=WHSEC)
 PAID: Final = {"outTradeNo": "T1", "status": "SBX_PAID", "totalAmt": 450, "currency": "CAD"}
 REFUNDED: Final = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 100, "status": "SBX_X"}
 AT: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
-SECONDS: Final = 30
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -59,37 +58,15 @@ def running(folder: Path, *arguments: str, environ: Mapping[str, str] = KEYS) ->
 
 
 @contextmanager
-def listening(folder: Path, *arguments: str, environ: Mapping[str, str] = KEYS) -> Generator["Listening"]:
-    """Start the command with `--json`, and wait until it listens."""
+def listening(folder: Path, *arguments: str, environ: Mapping[str, str] = KEYS) -> Generator[tuple[Forked, Any]]:
+    """Start the command with `--json`, and yield it with its first line once it listens."""
     with running(folder, "--json", *arguments, environ=environ) as process:
-        yield Listening(process)
+        yield process, told(process)
 
 
-class Listening:
-    """The command, listening.
-
-    Args:
-        process: Its process.
-    """
-
-    def __init__(self, process: Forked) -> None:
-        self.process = process
-        self.opening = self.line()
-
-    def line(self) -> dict[str, Any]:
-        """Return its next line."""
-        told: dict[str, Any] = json.loads(lines(self.process, "{")[-1])
-        return told
-
-    def notified(self, raw: bytes, headers: Mapping[str, str] = {}, *, at: str = "") -> tuple[int, dict[str, Any]]:
-        """Send a notification to the webhook's URL or to another; return the status, and the line about it."""
-        status, _ = post(at or self.opening["webhook_url"], raw, headers)
-        return status, self.line()
-
-    def end(self, number: int = signal.SIGTERM) -> Ended:
-        """Send it a signal, and wait for its end."""
-        self.process.send_signal(number)
-        return ended(self.process)
+def told(process: Forked) -> Any:
+    """Return the command's next line of JSON."""
+    return json.loads(lines(process, "{")[-1])
 
 
 def signed(data: Mapping[str, Any] = PAID, **facts: Any) -> Signed:
@@ -127,7 +104,7 @@ def test_one_line_for_each_notification(tmp_path: Path) -> None:
         unsigned, odd, late = evolve(first, headers={}), signed(event="\x1b[2J", kind=None), signed(time=1_000_000_000)
         answers = [post(url, each.raw, each.headers) for each in (first, first, other, unsigned, odd, late)]
         lines(process, "")
-        told = [lines(process, "")[-1].partition("  ")[2] for _ in answers]
+        shown = [lines(process, "")[-1].partition("  ")[2] for _ in answers]
     key = 'payment:["T1","SBX_PAID"]'
     paid = "payment.paid            T1"
 
@@ -138,9 +115,9 @@ def test_one_line_for_each_notification(tmp_path: Path) -> None:
         f"verified  {paid}                 450 CAD  again  {key}",
         f"held      {paid}                 451 CAD  an earlier notification with this key had another body  {key}",
         "refused   payment       webhook-id is missing",
-    ] == told[:4]
-    assert "?[2J " in told[4]
-    assert told[5].startswith(f"held      {paid}                 450 CAD  webhook-timestamp is ")
+    ] == shown[:4]
+    assert "?[2J " in shown[4]
+    assert shown[5].startswith(f"held      {paid}                 450 CAD  webhook-timestamp is ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
@@ -196,14 +173,14 @@ def test_with_a_sandbox_whose_lines_are_pasted(tmp_path: Path) -> None:
     host, port = free_address()
     with (
         serving("--webhook-url", f"http://{host}:{port}/notify") as sandbox,
-        listening(tmp_path, "--host", host, "--port", port, environ=sandbox.told["environment"]) as listener,
+        listening(tmp_path, "--host", host, "--port", port, environ=sandbox.told["environment"]) as (listener, opening),
     ):
         placed = order_paid(sandbox.told["environment"])
-        told = listener.line()
+        line = told(listener)
 
-    assert (f"http://{host}:{port}/notify", 303) == (listener.opening["webhook_url"], placed)
+    assert (f"http://{host}:{port}/notify", 303) == (opening["webhook_url"], placed)
     assert ("verified", "payment", "T1", "450 CAD") == tuple(
-        told[name] for name in ("verdict", "kind", "reference", "amount")
+        line[name] for name in ("verdict", "kind", "reference", "amount")
     )
 
 
@@ -212,22 +189,21 @@ def test_saved_files_are_for_verify_notification(tmp_path: Path) -> None:
 
     If a file cannot be saved, the line says so, and the notification is still acknowledged. A later run knows it again.
     """
-    first, forged = signed(), signed()
+    first, secret = signed(), {"Authorization": "Bearer proxy", "Cookie": "a=b"}
     (tmp_path / "taken").write_text("a file")
-    with listening(tmp_path, "--save", "taken/below") as listener:
-        status, unsaved = listener.notified(first.raw, first.headers)
-    with listening(tmp_path, "--save", "kept/here") as listener:
-        url = listener.opening["addresses"]["payment"]
-        secret = {"Authorization": "Bearer proxy", "Cookie": "a=b"}
-        told = (
-            listener.notified(first.raw, {**first.headers, **secret}, at=url),
-            listener.notified(forged.raw + b" ", forged.headers, at=url),
-        )
-    files = [Path(tmp_path, line["file"]) for _, line in told]
+    with listening(tmp_path, "--save", "taken/below") as (listener, opening):
+        status, _ = post(opening["webhook_url"], first.raw, first.headers)
+        unsaved = told(listener)
+    with listening(tmp_path, "--save", "kept/here") as (listener, opening):
+        url, shown = opening["addresses"]["payment"], list[dict[str, Any]]()
+        for raw, more in ((first.raw, secret), (first.raw + b" ", {})):
+            post(url, raw, {**first.headers, **more})
+            shown.append(told(listener))
+    files = [Path(tmp_path, line["file"]) for line in shown]
     verdicts = [CliRunner().invoke(payasync, ["verify-notification", str(file)], env=KEYS) for file in files]
 
     assert (200, "", True) == (status, unsaved["file"], "not saved: Not a directory" in unsaved["why"])
-    assert (False, True) == (unsaved["again"], told[0][1]["again"])
+    assert (False, True) == (unsaved["again"], shown[0]["again"])
     assert [0, 1] == [each.exit_code for each in verdicts]
     assert [0o600] * 2 == [stat.S_IMODE(file.stat().st_mode) for file in files]
     assert not any(each in files[0].read_bytes() for each in (b"Bearer", b"a=b"))
@@ -245,18 +221,16 @@ def test_unsigned_notification_is_a_hint(tmp_path: Path) -> None:
         url = fact(shown, "payments")
         answers = [post(at, b'{"no":"T1"}') for at in (url, url.replace("/payment", "/anything"))]
         routed, unrouted = (lines(process, "T1")[-1] for _ in answers)
-    with listening(tmp_path, environ=following(evolve(shape, tells={"payment": "state"}), tmp_path)) as one:
-        _, told = one.notified(b'{"no":"T3","state":"PAID"}')
+    telling = following(evolve(shape, tells={"payment": "state"}), tmp_path)
+    with listening(tmp_path, environ=telling) as (listener, opening):
+        post(opening["webhook_url"], b'{"no":"T3","state":"PAID"}')
+        line = told(listener)
 
     assert any("is only a hint, because anybody could have sent it" in line for line in shown)
     assert [200, 200] == [status for status, _ in answers]
     assert ["hint", "payment", "T1"] == routed.split()[1:4]
     assert ("hint", True) == (unrouted.split()[1], "its kind is unknown" in unrouted)
-    assert (f"{one.opening['url']}/notify", "payment", "T3") == (
-        one.opening["webhook_url"],
-        told["kind"],
-        told["reference"],
-    )
+    assert (f"{opening['url']}/notify", "payment") == (opening["webhook_url"], line["kind"])
 
 
 YES: Final = Answer(200)
@@ -276,8 +250,8 @@ RENEWED: Final = {"subscriptionId": "S1", "amount": 900, "period": 2, "status": 
 def arrival(data: Any, event: str = "payment.paid", added: Added | None = Added.NEW, **facts: Any) -> IngestResult:
     """Return the result of a verified notification."""
     raw = json.dumps({"type": event, "data": data}).encode()
-    told = evolve(parse(raw, {}, profile=PROFILE), **{"verified": True, **facts})
-    return IngestResult(YES, build_received(told, PROFILE, timed=True), added)
+    heard = evolve(parse(raw, {}, profile=PROFILE), **{"verified": True, **facts})
+    return IngestResult(YES, build_received(heard, PROFILE, timed=True), added)
 
 
 NOT_KEPT: Final = {"verdict": "not kept", "status": 503}
@@ -322,10 +296,10 @@ def test_times_in_json() -> None:
     for moment in (AT, None):
         written = io.StringIO()
         ListenScreen(json=True, console=Console(file=written, width=1000)).received(evolve(HEARD, event_time=moment))
-        told = json.loads(written.getvalue())
+        line = json.loads(written.getvalue())
 
-        assert AT == datetime.fromisoformat(told["at"])
-        assert moment == (told["event_time"] and datetime.fromisoformat(told["event_time"]))
+        assert AT == datetime.fromisoformat(line["at"])
+        assert moment == (line["event_time"] and datetime.fromisoformat(line["event_time"]))
 
 
 def test_event_says_its_kind() -> None:

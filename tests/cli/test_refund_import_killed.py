@@ -75,11 +75,6 @@ def check(sandbox: Sandbox, file: Path) -> None:
     assert not file.with_name("out.csv.partial").exists()
 
 
-async def until_refunded(sandbox: Sandbox, count: int) -> None:
-    """Wait until this many refunds were made."""
-    await until(lambda: sandbox.ledger.refunds() >= count)
-
-
 @pytest.mark.parametrize(("fatal", "run"), [("kept R20", 1), ("judged R20", 1), ("settled R20", 1), ("judged R20", 0)])
 async def test_killed_at_each_step(sandbox: Sandbox, file: Path, fatal: str, run: int) -> None:
     """If an import is killed at any step, the next run completes it, even if it starts immediately."""
@@ -93,7 +88,7 @@ async def test_killed_at_each_step(sandbox: Sandbox, file: Path, fatal: str, run
 async def test_interrupted(sandbox: Sandbox, file: Path) -> None:
     """After Ctrl-C, requests in flight end, nothing is in doubt, and the next run sends only the others."""
     process = begun(sandbox, file, 0)
-    await asyncio.wait_for(until_refunded(sandbox, 10), SECONDS)
+    await asyncio.wait_for(until(lambda: sandbox.ledger.refunds() >= 10), SECONDS)
     process.send_signal(signal.SIGINT)
     first = await ended(process)
     left = sorted(state for _, state in states(file))
