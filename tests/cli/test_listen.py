@@ -118,6 +118,7 @@ def test_one_line_for_each_notification(tmp_path: Path) -> None:
     ] == shown[:4]
     assert "?[2J " in shown[4]
     assert shown[5].startswith(f"held      {paid}                 450 CAD  webhook-timestamp is ")
+    assert [False, True] == ["It is not acknowledged, so the service sends it again" in shown[at] for at in (2, 5)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
@@ -254,6 +255,13 @@ def arrival(data: Any, event: str = "payment.paid", added: Added | None = Added.
     return IngestResult(YES, build_received(heard, PROFILE, timed=True), added)
 
 
+def held(raw: bytes, why: str) -> IngestResult:
+    """Return the result of a genuine notification that is held as it arrives."""
+    found = arrival(PAID)
+    assert found.received
+    return evolve(found, received=evolve(found.received, raw=raw, held=why))
+
+
 NOT_KEPT: Final = {"verdict": "not kept", "status": 503}
 MISSING: Final = InvalidSignatureError("it is not verified", field="webhook-id", reason="is missing")
 
@@ -271,6 +279,7 @@ SHOWN: Final[list[tuple[IngestResult, dict[str, Any]]]] = [
     (arrival(PAID, verified=False), {"verdict": "hint", "kind": "payment"}),
     (arrival(PAID, added=Added.AGAIN), {"again": True, "why": ""}),
     (arrival(PAID, added=Added.CONFLICT), {"verdict": "held", "again": False, "why": OTHER_BODY}),
+    (held(b"[]", "it is not an object"), {"verdict": "held", "reference": "", "why": "it is not an object"}),
     (arrival(PAID, "something.else"), {"why": NO_KIND}),
     (IngestResult(Answer(400), error=MISSING), {"verdict": "refused", "kind": "", "why": "webhook-id is missing"}),
     (IngestResult(Answer(400), error=InvalidArgumentError("raw must be JSON")), {"why": "raw must be JSON"}),

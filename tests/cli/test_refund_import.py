@@ -571,7 +571,7 @@ def test_long_wait_is_announced_once() -> None:
 def test_interrupted_calls() -> None:
     """After a second Ctrl-C, the last line says how many rows are in doubt, and where the results are.
 
-    The terminal has its cursor again.
+    The terminal has its cursor again after the first.
     """
     cases = (
         (1, None, "up to 1 row may have been done. The results so far are in the journal. Run the same command"),
@@ -581,10 +581,11 @@ def test_interrupted_calls() -> None:
         screen = Shown(result=result, terminal=True)
         with screen.progress(3):
             screen.stopping()
+            stopped = screen.text
             screen.cut_off(count)
 
         assert words in screen.text
-        assert screen.text.rfind("\x1b[?25h") > screen.text.rfind("\x1b[?25l") >= 0
+        assert stopped.rfind("\x1b[?25h") > stopped.rfind("\x1b[?25l") >= 0
 
 
 def test_rows_in_doubt_are_listed_with_what_to_do() -> None:
