@@ -1,6 +1,7 @@
 """`pay.bulk`: many requests, a few at a time, over a real service whose ledger is the truth."""
 
 import asyncio
+import tracemalloc
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing, nullcontext, suppress
@@ -8,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 from attrs import evolve
+from multidict import CIMultiDict
 
 import payasync
 from payasync import (
@@ -551,3 +553,28 @@ async def test_nothing_new_begins_before_retry_after_is_over() -> None:
     assert (1, [Refused, Done, Refused]) == (early, found)
     assert (Refused, errors.SessionClosedError) == (type(last), type(last.error))
     assert 3 == len(service.requests)
+
+
+async def test_many_take_no_more_memory_than_few() -> None:
+    """Requests of a generator take no memory after they have ended, besides the numbers: at most 200 bytes each."""
+
+    async def succeed(call: Call, send: Send) -> Reply:
+        del call, send
+        return Reply(200, CIMultiDict(), b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')
+
+    async def peak(pay: Session, requests: Iterable[Request[Any]]) -> int:
+        tracemalloc.start()
+        try:
+            async for result in pay.bulk(requests):
+                assert isinstance(result, Done)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    async with connect("http://127.0.0.1:1", profile=PROFILE, middleware=[succeed]) as pay:
+        await _all(pay.bulk(refunds(20)))
+        few, many = [await peak(pay, (QueryRefund(identifier="R1") for _ in range(count))) for count in (200, 2000)]
+        numbered = await peak(pay, (refund(f"R{number:08d}") for number in range(2000)))
+
+    assert many <= 1.2 * few
+    assert numbered - many <= 2000 * 200

@@ -38,6 +38,7 @@ from tests.test_readme import blocks
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
+READMES: Final = (ROOT / "README.md", *sorted(ROOT.glob("examples/*/README.md")))
 PAGES: Final = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md")})
 PAGE: Final = DOCS.joinpath("reference", "profile.md").read_text(encoding="utf-8")
 DEFAULTS: Final = re.findall(r"^# default\b.*\n(?:# .*\n)*(\w+ = (?:\[\n(?: .*\n)*\]|.*))$", PAGE, re.MULTILINE)
@@ -434,3 +435,19 @@ def test_every_error_is_listed() -> None:
     assert {name: re.findall(r"\w+", bases) for name, bases in rows} == {
         error.__name__: [base.__name__ for base in error.__bases__] for error in errors
     }
+
+
+def test_code_fits_into_a_page() -> None:
+    """A line of code, also of an included file, has at most 85 characters, because a longer one scrolls.
+
+    One text of TOML cannot be broken.
+    """
+    for page in [*READMES, *sorted(DOCS.rglob("*.md"))]:
+        text = page.read_text(encoding="utf-8")
+        fences = re.findall(r"^```(?:bash|ini|python|sql|toml|yaml)\b.*\n((?:.*\n)*?)```$", text, re.MULTILINE)
+        names = re.findall(r"^```{literalinclude} (\S+)$", text, re.MULTILINE)
+        included = [page.parent.joinpath(name).read_text(encoding="utf-8") for name in names]
+        lines = [line for block in (*fences, *included) for line in block.splitlines()]
+        long = [line for line in lines if len(line) > 85 and not re.fullmatch(r"""\w+ = (['"]).*\1""", line)]
+
+        assert [] == long, page

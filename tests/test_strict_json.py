@@ -23,6 +23,7 @@ from payasync.strict_json import (
     first_at,
     loads,
     loads_exact,
+    loads_leniently,
 )
 
 TEXTS: Final = st.text(st.characters(exclude_categories=[]))
@@ -84,6 +85,7 @@ def test_what_is_no_json_is_absent() -> None:
     for raw in NO_JSON:
         assert loads(raw) is ABSENT, raw[:50]
     assert loads(b"null") is None
+    assert loads_leniently(b"[" * 1_000_000 + b"]" * 1_000_000) is ABSENT
 
 
 HUGE: Final = [*map(int, ("1" + "0" * 308, "-" + "9" * 640)), 10**641, -(7**3000), 10**5000 - 1]

@@ -306,3 +306,13 @@ async def test_what_the_loop_has_not_read_yet(
     assert not unasked or third.attempts == 2
     assert [1, 1, 2] == [aiohttp_request.connection for aiohttp_request in service.requests]
     assert not [event for event in told if isinstance(event, Unknown)]
+
+
+async def test_aiohttp_sends_any_other_body_again() -> None:
+    """The negative control: aiohttp repeats a plain GET, which would repeat a nonce."""
+    async with Recorder([answer(), RESET]) as service, aiohttp.ClientSession() as http:
+        for _ in range(2):
+            async with http.get(service.url) as response:
+                await response.read()
+
+    assert 3 == len(service.requests)

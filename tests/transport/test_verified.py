@@ -376,3 +376,14 @@ async def test_a_closed_session_lends_nothing() -> None:
 
     assert ("http", False, False) == (rejected.value.field, rejected.value.sent, unsent.value.sent)
     assert 1 == len(service.requests)
+
+
+async def test_strong_ciphers_are_accepted() -> None:
+    """A TLS context whose ciphers all encrypt and verify is used."""
+    for ciphers in ["DEFAULT", "HIGH:!aNULL", "ECDHE+AESGCM", "ALL:!aNULL:!eNULL", "DEFAULT@SECLEVEL=0"]:
+        client = trusting_tls()
+        client.set_ciphers(ciphers)
+        async with Recorder(tls=server_tls()) as service, session(service.url, tls=client) as pay:
+            await create(pay)
+
+        assert 1 == len(service.requests)
