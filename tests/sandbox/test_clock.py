@@ -1,6 +1,7 @@
 """The clock: real, frozen or scaled. `advance` performs all that falls due, in order; `settle` waits for it."""
 
 import asyncio
+import shutil
 import sqlite3
 from contextlib import closing
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -17,7 +18,6 @@ from payasync.sandbox import Sandbox
 from payasync.sandbox.clock import FASTEST, LATEST, ClockRate, Report, read_clock_rate
 from tests.inside import set_writable, store_of
 from tests.sandbox.foreign import CLOSE, NOON, Foreign, Receiver, acknowledged
-from tests.sandbox.test_killed import leave
 
 
 def happened(report: Report) -> list[tuple[str, str]]:
@@ -152,6 +152,13 @@ async def test_invalid_span(frozen: Sandbox) -> None:
             await frozen.clock.advance(*span, **given)
 
     assert NOON == frozen.clock.now()
+
+
+def leave(folder: Path, to: Path) -> None:
+    """Copy a database with its log, as a kill would leave them now."""
+    to.mkdir()
+    for file in folder.glob("sandbox.db*"):
+        shutil.copy(file, to)
 
 
 async def test_restart_goes_on_from_the_time_of_the_file(tmp_path: Path) -> None:
