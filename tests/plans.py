@@ -44,7 +44,10 @@ LOOKUP: Final = 8
 """Pages that a lookup reads at most, whichever of two indexes the planner takes; the tables have thousands."""
 
 
-GAUGES: Final = {"COUNT", "COUNT_INTERRUPTED", "COUNT_UNSENT", "COUNT_UNSETTLED", "COUNT_WITHOUT_NEWS", "OLDEST"}
+GAUGES: Final = {
+    *("COUNT", "COUNT_INTERRUPTED", "COUNT_UNSENT", "COUNT_UNSETTLED", "COUNT_WITHOUT_NEWS"),
+    *("COUNTS", "EVENTS_OF_STATE", "OLDEST"),
+}
 """Statements that read each row that is open, but none that has ended."""
 
 

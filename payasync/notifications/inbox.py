@@ -192,18 +192,10 @@ class Inbox(ABC):
         """Lease up to `limit` events that are due, for `lease` seconds, the longest due first.
 
         Each lease counts as an attempt, also if an earlier lease has expired. If the clock was set back, each waiting
-        event waits for its full time again, from now.
+        event waits for its full time again. That is looked for when the clock goes back, and once a minute.
         """
-        return await self._run(partial(self._claim, limit, timedelta(seconds=lease)))
-
-    def _claim(self, limit: int, lease: timedelta, now: datetime) -> Statements[list[Claim]]:
-        if not 0 <= (now - self._compared_at).total_seconds() <= MAX_AHEAD:  # else no clock was set back by more
-            yield SQL["begin_anew"], {"ahead": now + timedelta(seconds=MAX_AHEAD)}
-            self._compared_at = now
-        ids = [row["id"] for row in (yield SQL["due"], {"limit": limit})]
-        if not ids:
-            return []
-        return (yield from _claims(ids, (yield SQL["lease"], {"ids": json.dumps(ids), "until": now + lease})))
+        claims, self._compared_at = await self._run(partial(_claim, limit, timedelta(seconds=lease), self._compared_at))
+        return claims
 
     async def extend(self, claim: Claim, lease: float) -> bool:
         """Extend a lease to `lease` seconds from now; return `False` if it is lost."""
@@ -389,6 +381,17 @@ def _add(received: Mapping[str, Any], now: datetime) -> Statements[Added]:
     return Added.CONFLICT
 
 
+def _claim(
+    limit: int, lease: timedelta, compared_at: datetime, now: datetime
+) -> Statements[tuple[list[Claim], datetime]]:
+    if not 0 <= (now - compared_at).total_seconds() <= MAX_AHEAD:  # else no clock was set back by much more
+        yield SQL["begin_anew"], {"ahead": now + timedelta(seconds=MAX_AHEAD)}
+        compared_at = now
+    ids = [row["id"] for row in (yield SQL["due"], {"limit": limit})]
+    rows = (yield SQL["lease"], {"ids": json.dumps(ids), "until": now + lease}) if ids else ()
+    return ((yield from _claims(ids, rows)) if ids else []), compared_at
+
+
 def _claims(ids: list[int], rows: Sequence[dict[str, Any]] = ()) -> Statements[list[Claim]]:
     """Return the leases on leased events, with what others of their keys and facts say; `rows` say if there are any."""
     handled, known = defaultdict[str, set[str]](set), defaultdict[int, dict[str | None, bool]](dict)
@@ -427,11 +430,8 @@ def _backlog(now: datetime) -> Statements[Backlog]:
     counts |= {row["state"]: row["count"] for row in (yield SQL["counts"], {})}
     oldest = [_event(row).received_at for row in (yield SQL["oldest"], {})]
     wait = yield from _next_due(now)
-    return Backlog(
-        counts=counts,
-        oldest=max((now - oldest[0]).total_seconds(), 0.0) if oldest else 0.0,
-        overdue=max(-wait, 0.0) if wait is not None else 0.0,
-    )
+    age = (now - oldest[0]).total_seconds() if oldest else 0.0
+    return Backlog(counts=counts, oldest=max(0.0, age), overdue=max(0.0, -(wait or 0.0)))
 
 
 def _events(values: Mapping[str, Any]) -> Statements[list[InboxEvent]]:

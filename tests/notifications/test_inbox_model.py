@@ -64,6 +64,7 @@ class InboxMachine(RuleBasedStateMachine):
         self._clock, self._runner = Clock(), runner
         self._inbox = make(self._clock)
         self._model = list[Modelled]()
+        self._compared_at = START - timedelta(days=1)
         self._claims = list[Claim]()
         self._next = 1
 
@@ -102,9 +103,11 @@ class InboxMachine(RuleBasedStateMachine):
     def claim(self, limit: int, lease: int) -> None:
         """A dispatcher wants work."""
         now = self._clock.now
-        for event in self._model:
-            if event.due and event.since > now + timedelta(seconds=MAX_AHEAD):
-                event.due, event.since = now + (event.due - event.since), now
+        if not 0 <= (now - self._compared_at).total_seconds() <= MAX_AHEAD:
+            self._compared_at = now
+            for event in self._model:
+                if event.due and event.since > now + timedelta(seconds=MAX_AHEAD):
+                    event.due, event.since = now + (event.due - event.since), now
         due = sorted((event.due, event.id, event) for event in self._model if event.due and event.due <= now)[:limit]
         for *_, event in due:
             event.lease(now, lease)
@@ -192,7 +195,12 @@ class InboxMachine(RuleBasedStateMachine):
     def forget(self, seconds: int) -> None:
         """What ended long ago goes: nobody has verified anything here."""
         before = self._clock.now - timedelta(seconds=seconds)
-        old = [event for event in self._model if event.state in ENDS and event.since < before]
+        old = [
+            event
+            for event in self._model
+            if event.state in ENDS and event.since < before
+            if event.state != "done" or not self._others(event, {"dead", "parked", "held"})
+        ]
         self._model = [event for event in self._model if event not in old]
 
         assert len(old) == self._done(self._inbox.forget(before))

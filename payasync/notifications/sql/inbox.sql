@@ -184,7 +184,8 @@ SELECT * FROM payasync_events WHERE id > :after ORDER BY id LIMIT :limit;
 SELECT * FROM payasync_events WHERE id IN (
     SELECT id FROM (
         SELECT id FROM payasync_events /* INDEXED BY payasync_events_due */
-        WHERE due IS NOT NULL AND state = :state AND id > :after ORDER BY id LIMIT :limit) AS waiting
+        WHERE :state IN ('pending', 'leased') AND due IS NOT NULL AND state = :state AND id > :after
+        ORDER BY id LIMIT :limit) AS waiting
     UNION ALL SELECT id FROM (
         SELECT id FROM payasync_events WHERE due IS NULL AND state <> 'done' AND state = :state AND id > :after
         ORDER BY id LIMIT :limit) AS ended

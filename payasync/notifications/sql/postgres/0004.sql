@@ -1,4 +1,5 @@
 -- Most events are handled soon, and never listed by state: the index of the others costs them nothing. What waits is
--- found by when it is due.
-DROP INDEX payasync_events_waiting, payasync_events_by_state;
+-- listed, counted and compared with the clock by the index that finds what is due.
+DROP INDEX payasync_events_waiting, payasync_events_by_state, payasync_events_due;
 CREATE INDEX payasync_events_by_state ON payasync_events (state, id) WHERE due IS NULL AND state <> 'done';
+CREATE INDEX payasync_events_due ON payasync_events (due, id, since, state) WHERE due IS NOT NULL;
