@@ -444,8 +444,7 @@ def _replay(values: Mapping[str, Any]) -> Statements[bool]:
 
 
 def _rename_and_replay(values: Mapping[str, Any]) -> Statements[bool]:
-    renamed = yield SQL["rename"], values
-    return bool(renamed) and (yield from _replay(values))
+    return bool((yield SQL["rename"], values)) and (yield from _replay(values))
 
 
 def _forget(values: Mapping[str, Any]) -> Statements[tuple[int, int]]:

@@ -321,7 +321,7 @@ def judge_response(
     if of_another or (response.state == waiting and waiting != signed):
         reason = f"the service does not confirm it yet: the state is {clean(repr(status))}"
         reason += ", which is that of another thing" if of_another else ""
-        return Transition("pending" if age < MAX_UNCONFIRMED else "dead", reason)
+        return Transition("pending" if age - response.age < MAX_UNCONFIRMED else "dead", reason)
     key = build_key(f"{CONFIRMED}{kind}:", [number, status])
     return Confirmed(key, build_fact(kind, number, response.state), response)
 
@@ -346,10 +346,13 @@ def judge_error(error: Exception, profile: Profile, age: float) -> Transition:
     """Return the next state of a hint that is `age` seconds old, if its query failed or the service denies it."""
     if isinstance(error, ConfigurationError | InvalidArgumentError):
         return Transition("parked", describe_error(error))
-    undecided = isinstance(error, AuthenticationError | RateLimitedError)
-    denied = isinstance(error, ServiceError) and not undecided and error.http_status not in _REDIRECTS
+    if isinstance(error, AuthenticationError | RateLimitedError) or not isinstance(error, ServiceError):
+        return Transition("pending", describe_error(error))
     quarantine = DEFAULT_QUARANTINE if profile.recovery.quarantine is None else profile.recovery.quarantine
-    is_final = denied and age >= quarantine
+    # Any other refusal may be about the query itself, or a gateway's.
+    bound = quarantine if error.absent else max(quarantine, MAX_UNCONFIRMED)
+    known = age - (error.response.age if error.response else 0.0)
+    is_final = known >= bound and error.http_status not in _REDIRECTS
     return Transition("dead" if is_final else "pending", describe_error(error))
 
 

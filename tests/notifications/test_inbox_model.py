@@ -64,7 +64,7 @@ class InboxMachine(RuleBasedStateMachine):
         self._clock, self._runner = Clock(), runner
         self._inbox = make(self._clock)
         self._model = list[Modelled]()
-        self._compared_at = START - timedelta(days=1)
+        self._compared_at = START + timedelta(days=1)
         self._claims = list[Claim]()
         self._next = 1
 

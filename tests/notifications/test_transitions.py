@@ -119,10 +119,21 @@ def test_final_state_confirms() -> None:
 
 
 def test_denial_is_believed_after_the_quarantine() -> None:
-    """A hint may be ahead of the service's books, by as much as the profile says."""
-    for quarantine in (None, 5.0, 600.0):
+    """A hint may be ahead of the service's books, by as much as the profile says. A cache may be behind them.
+
+    If the service refuses the query, and does not say that it knows no such number, the hint waits for an hour.
+    """
+    cached = OrderResponse(evolve(reply({}), age=50.0), PROFILE.answer, PROFILE.states)
+    for quarantine, absent, found, bound in (
+        (None, True, None, transitions.DEFAULT_QUARANTINE),
+        (5.0, True, None, 5.0),
+        (600.0, True, None, 600.0),
+        (5.0, True, cached, 55.0),
+        (5.0, False, None, transitions.MAX_UNCONFIRMED),
+        (9999.0, False, cached, 10049.0),
+    ):
         profile = evolve(PROFILE, recovery=Recovery(quarantine=quarantine))
-        bound, error = quarantine or transitions.DEFAULT_QUARANTINE, errors.ServiceError("no such order")
+        error = errors.ServiceError("no such order", absent=absent, response=found)
 
         states = [state_of(transitions.judge_error(error, profile, age)) for age in (0, bound - 1, bound)]
         assert ["pending", "pending", "dead"] == states
