@@ -141,19 +141,19 @@ class Deadlines:
     Attributes:
         loop: The loop.
         time: The loop's clock.
-        running: The deadlines of running attempts and waits.
+        running: The deadlines of running attempts and waits, in the order in which they began: equal ones end so.
         timer: The timer of the next check, or `None` if none is scheduled.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.time: Callable[[], float] = loop.time
-        self.running: set[Timed] = set()
+        self.running: dict[Timed, None] = {}
         self.timer: asyncio.TimerHandle | None = None
 
     def add(self, deadline: Timed) -> None:
-        """End an attempt or a wait when its time is over, unless it is discarded from `running` before."""
-        self.running.add(deadline)
+        """End an attempt or a wait when its time is over, unless it is removed from `running` before."""
+        self.running[deadline] = None
         # If its time was over long ago, a signal's exception came at the very beginning of its check.
         if self.timer is None or self.timer.when() < self.time() - BLOCKED:
             self.schedule_check(RESOLUTION)
@@ -171,7 +171,7 @@ class Deadlines:
                     deadline.postpone(now - due)
             near = [each for each in self.running if each.when <= now + RESOLUTION]
             for deadline in sorted((each for each in near if each.when <= now), key=attrgetter("when")):
-                self.running.discard(deadline)
+                self.running.pop(deadline, None)
                 deadline.expire()
             earliest = min((each.when for each in near if each.when > now), default=inf)
         finally:  # also after a signal's exception
@@ -188,5 +188,5 @@ class Deadlines:
             self.timer = None
         for deadline in tuple(self.running):
             if not deadline.mine:
-                self.running.discard(deadline)
+                self.running.pop(deadline, None)
                 deadline.expire()

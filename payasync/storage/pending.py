@@ -90,7 +90,7 @@ class PendingResult(asyncio.Future[Any]):
             waiting = self._later or self
             if not waiting.done():
                 if self._deadlines is not None:
-                    self._deadlines.running.discard(self)
+                    self._deadlines.running.pop(self, None)
                 if isinstance(result, BaseException):
                     waiting.set_exception(result)
                 else:
@@ -133,7 +133,7 @@ class PendingResult(asyncio.Future[Any]):
     def _detach(self) -> None:
         """End the deadline. The loop resumes the waiter in its next turn, because a task may be running now."""
         if self._deadlines is not None:
-            self._deadlines.running.discard(self)
+            self._deadlines.running.pop(self, None)
         if self._resume is not None:
             super().add_done_callback(self._resume, context=self._context)
             self._resume = self._context = None

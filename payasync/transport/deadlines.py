@@ -141,7 +141,7 @@ class Deadline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._deadlines.running.discard(self)
+        self._deadlines.running.pop(self, None)
         if self.holds is not None:
             self.holds.release()
         if not self._expired:

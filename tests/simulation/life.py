@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -49,6 +50,11 @@ class Life:
     faults: int = 0
     steps: int = 0
     seconds: float = 0.0
+
+    @property
+    def digest(self) -> str:
+        """A short text that differs for two lives if they differ in what happened, or in any note."""
+        return blake2b(repr([self, self.happened, self.notes]).encode(), digest_size=8).hexdigest()
 
 
 def live(seed: int, folder: Path, emphasis: Emphasis = "", only: Iterable[str] | None = None) -> Life:
