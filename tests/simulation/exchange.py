@@ -190,7 +190,9 @@ class Connection(Reader):
     async def _respond(self, request: Request) -> None:
         response = await self._serve(request)
         if response is None:
-            self.transport.abort()
+            # A connection may also stay open for ever, as behind a firewall that forgets it.
+            if not self._world.happens(f"nobody ends the connection of {request.path}", 0.3):
+                self.transport.abort()
             return
         date = formatdate(EPOCH + self._world.now, usegmt=True)
         headers = (*response.headers, ("Date", date), ("Content-Length", len(response.body)))

@@ -14,10 +14,10 @@ from tests.simulation.circumstances import QUARANTINE, Emphasis, draw_circumstan
 from tests.simulation.invariants import find_violations, is_done
 from tests.simulation.service import Service
 from tests.simulation.shop import Record, Shop
-from tests.simulation.world import Event, Process, World
+from tests.simulation.world import Event, Process, Stuck, World
 
-ROUNDS: Final = 200
-"""Runs of the last reconciler, within six days, after which nothing may be open."""
+ROUNDS: Final = 80
+"""Runs of the last reconciler, within a day and a half, after which nothing may be open."""
 Work: TypeAlias = Callable[[Shop], Coroutine[Any, Any, None]]
 
 
@@ -66,8 +66,14 @@ def live(seed: int, folder: Path, emphasis: Emphasis = "", only: Iterable[str] |
         emphasis: What the life has more of.
         only: What happens in it, of all that may be left out. Default: all that the seed draws.
     """
-    simulation = Simulation(World(f"{seed} {emphasis}", None if only is None else frozenset(only)), folder, emphasis)
-    simulation.run()
+    world = World(f"{seed} {emphasis}", None if only is None else frozenset(only))
+    simulation = Simulation(world, folder, emphasis)
+    try:
+        simulation.run()
+    except Stuck as error:
+        return Life(seed, [f"STUCK: {error}"], world.happened, world.notes, steps=world.steps, seconds=world.now)
+    finally:
+        world.close()
     return simulation.judge(seed)
 
 
@@ -104,7 +110,6 @@ class Simulation:
         for shake in shakes:
             shake.cancelled = True
         self._finish()
-        world.close()
 
     def _finish(self) -> None:
         world, serves = self._world, self._service

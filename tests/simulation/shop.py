@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +38,8 @@ GRACE: Final = 10.0
 """Seconds by which a call may end after its time limit, to store what it knows."""
 ATTEMPTS: Final = 5
 """Times that a shop calls for one thing at most."""
+RECEIVING: Final = 40
+"""Runs of the last reconciler, within three hours, beside which it receives; polling for a day takes long."""
 GENUINE: Final = ("dead", "parked", "held")
 """States of events that a person looks at."""
 
@@ -215,16 +218,24 @@ class Shop:
             look_up: Returns whether the service's back office shows that a thing was done.
             patience: Seconds that a person waits before looking there.
         """
-        async with self._opened() as (journal, pay), self._receiving(pay, journal) as receiver:
+        turns = iter(range(rounds))
+        async with self._opened() as (journal, pay):
             reconciler = Reconciler(pay, journal)
-            for turn in range(rounds):
-                await self._work_off(pay, journal)
-                await reconciler.run_once()
-                found = await journal.list()
-                if settled() and OPEN.isdisjoint(each.state for each in found):
-                    break
-                await asyncio.sleep(min(20.0 * 1.1**turn, 3600.0))
-            await self._follow_runbook(journal, receiver, look_up, patience)
+
+            async def reconcile(most: int) -> None:
+                for turn in islice(turns, most):
+                    await self._work_off(pay, journal)
+                    await reconciler.run_once()
+                    found = await journal.list()
+                    if settled() and OPEN.isdisjoint(each.state for each in found):
+                        break
+                    await asyncio.sleep(min(20.0 * 1.1**turn, 3600.0))
+
+            async with self._receiving(pay, journal):
+                await reconcile(RECEIVING)
+            await reconcile(rounds)
+            async with self._receiving(pay, journal) as receiver:
+                await self._follow_runbook(journal, receiver, look_up, patience)
             self.ends = [(thing_of(each), str(each.state)) for each in await journal.list()]
         await self._end()
 

@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import itertools
+import re
 import socket
 import sys
 from collections import Counter
@@ -143,7 +144,10 @@ class World:
             while self._events and self._events[0][-1].cancelled:
                 heapq.heappop(self._events)
             if not self._events or self._events[0][0] > end:
-                raise Stuck([(each.name, [*each.loop.tasks]) for each in self.processes])
+                waiting = sorted(
+                    f"{each.name}: {task.get_coro()}" for each in self.processes for task in each.loop.tasks
+                )
+                raise Stuck("; ".join(re.sub(r"<coroutine object (\S+) .*?>", r"\1", text) for text in waiting))
             self.now, _, _, event = heapq.heappop(self._events)
             event.call()
 
