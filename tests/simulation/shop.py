@@ -243,6 +243,10 @@ class Shop:
         self, journal: SqliteJournal, receiver: Receiver, look_up: Callable[[str], bool], patience: float
     ) -> None:
         await asyncio.sleep(patience)
+        for _ in range(RECEIVING):  # hints are asked about for an hour at most
+            if not await receiver.events("pending"):
+                break
+            await asyncio.sleep(200.0)
         for each in await journal.list("manual"):
             self._record.manual.append(str(each.state))
             done = look_up(thing_of(each))
