@@ -51,7 +51,8 @@ class Time:
         self._ahead += seconds
 
 
-# aiohttp says nowhere else whether it has read what a service sent, nor how many calls wait for a connection.
+# aiohttp says nowhere else whether it has read what a service sent, nor how many calls wait for a connection. Users
+# have no need to see the pools of a session or the database of a sandbox, so that no public name shows them.
 
 
 def connectors(pay: Any) -> list[Any]:
