@@ -84,7 +84,9 @@ def _judge_journal(ledger: Ledger, thing: str, state: str) -> Iterator[str]:
 
 def _judge_handlers(ledger: Ledger, record: Record, handled: list[Handled]) -> Iterator[str]:
     events = Counter((each.number, each.state.removeprefix("REFUND_").lower()) for each in ledger.events)
+    # A call that was cut off told nobody anything, but may have sent.
     calls = Counter(each.thing.partition(" ")[2] for each in record.told)
+    calls.update(thing.partition(" ")[2] for things in record.called.values() for thing in things)
     moments: dict[tuple[str, str], list[float]] = {}
     for each in handled:
         moments.setdefault((each.number, each.state), []).append(each.at)

@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -223,11 +222,11 @@ class Shop:
             reconciler = Reconciler(pay, journal)
 
             async def reconcile(most: int) -> None:
-                for turn in islice(turns, most):
+                for turn in turns:
                     await self._work_off(pay, journal)
                     await reconciler.run_once()
                     found = await journal.list()
-                    if settled() and OPEN.isdisjoint(each.state for each in found):
+                    if settled() and (turn >= most or OPEN.isdisjoint(each.state for each in found)):
                         break
                     await asyncio.sleep(min(20.0 * 1.1**turn, 3600.0))
 
