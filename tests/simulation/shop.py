@@ -37,8 +37,8 @@ GRACE: Final = 10.0
 """Seconds by which a call may end after its time limit, to store what it knows."""
 ATTEMPTS: Final = 5
 """Times that a shop calls for one thing at most."""
-RECEIVING: Final = 40
-"""Runs of the last reconciler, within three hours, beside which it receives; polling for a day takes long."""
+RECEIVING: Final = 60
+"""Runs of the last reconciler, within 16 hours, beside which it receives; polling for longer takes long."""
 GENUINE: Final = ("dead", "parked", "held")
 """States of events that a person looks at."""
 
