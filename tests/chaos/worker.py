@@ -124,7 +124,7 @@ async def do_all(share: list[int], merchant: Merchant, trace: Trace) -> list[int
 
 
 async def main(life: Life) -> None:
-    """Run this process's share. What is in doubt then waits for the last process, for which all leases are over."""
+    """Run the share of this process. The last process, for which all leases are over, settles what is in doubt."""
     with Trace(life) as trace:
         journal = journal_of(life)
         times, policy = (Timeouts(), ONCE) if life.strategy == "naive" else (TIMES, PATIENT)

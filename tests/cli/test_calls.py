@@ -508,7 +508,7 @@ def test_address_of_a_payment(sandbox: ThreadedSandbox) -> None:
 
 
 def test_service_without_a_profile(sandbox: ThreadedSandbox) -> None:
-    """A payment needs no profile: what the response holds is shown under the service's own names.
+    """A payment needs no profile. The response is shown with the service's own names.
 
     If an operation needs one, the error names the option and the variable, and not a class of Python.
     """

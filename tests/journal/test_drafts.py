@@ -245,7 +245,7 @@ def test_what_is_not_stored_whole_is_not_queued(keep: Keep, reason: str) -> None
 
 
 def test_what_cannot_be_queued_is_refused() -> None:
-    """Queueing anything but a write raises an error. So does a merchant or an intent key that is no text."""
+    """Only a write can be queued. Its merchant and its intent key must be texts."""
     wrong: list[Any] = [FULL["orders.query"], None, "refunds.create", CancelSubscription]
     for request in wrong:
         with pytest.raises(InvalidArgumentError, match="request must be a write"):

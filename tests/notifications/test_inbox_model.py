@@ -1,4 +1,4 @@
-"""An inbox beside a model of it: whatever is done in whatever order, both say the same, in SQLite and PostgreSQL."""
+"""After any sequence of calls, an inbox in SQLite or PostgreSQL holds what a model of it holds."""
 
 import asyncio
 import itertools

@@ -85,12 +85,13 @@ def test_number_of_a_confirmation_stands_where_the_profile_says() -> None:
 
 def test_pending_state_is_not_asked_about_for_days() -> None:
     """If the state is pending for `MAX_UNCONFIRMED` seconds, the hint is dead, because anybody may have sent it."""
-    pending = response({"status": "SBX_PENDING"})
-    ages = (transitions.MAX_UNCONFIRMED - 1, transitions.MAX_UNCONFIRMED)
+    for cached in (0.0, 50.0):
+        pending = OrderResponse(evolve(reply({"status": "SBX_PENDING"}), age=cached), PROFILE.answer, PROFILE.states)
+        bound = transitions.MAX_UNCONFIRMED + cached
 
-    assert ["pending", "dead"] == [
-        state_of(transitions.judge_response(ORDER, "payment", pending, PROFILE, age)) for age in ages
-    ]
+        assert ["pending", "dead"] == [
+            state_of(transitions.judge_response(ORDER, "payment", pending, PROFILE, age)) for age in (bound - 1, bound)
+        ]
 
 
 def test_state_of_a_payment_may_have_the_name_of_an_order() -> None:

@@ -291,7 +291,7 @@ def signing(*, said: bool | None, path: str = "sign") -> dict[str, Any]:
 
 
 def test_point() -> None:
-    """A point says what its value means: what is compared, what has no effect, and which other key is missing."""
+    """The audit of a key says what its value causes, or which other key is missing."""
     cases: list[tuple[dict[str, Any], str, tuple[str, object], str]] = [
         # An empty path, an empty list and 0 are answers; codes are also found in messages.
         ({"answer": OFF}, "answer.merchant_id", ("answered", ""), "is not compared"),

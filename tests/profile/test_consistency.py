@@ -847,7 +847,7 @@ UNSEEN: Final = "which nobody sees and which changes each signature: copy the ke
 
 
 def test_secret_with_a_line_end_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    """A shared secret given in Python is used as it is; what nobody sees in it, or is at its ends, is warned of."""
+    """A shared secret from Python is used unchanged. A warning names invisible characters and outer blanks."""
     caplog.set_level(logging.WARNING, "payasync")
     for key, why in {
         f"{SHARED}\n": f"holds U+000A, {UNSEEN}",

@@ -1,4 +1,4 @@
-"""What a seed draws before a life begins: what shops call for, and how the service, the network and the disk behave."""
+"""The circumstances of a life: the calls of its shops, and the faults of the service, the network and the disk."""
 
 from typing import Any, Final, Literal, TypeAlias, cast
 

@@ -201,7 +201,7 @@ class Connection(Reader):
 
 
 async def post(process: Process, address: Address, path: str, headers: Mapping[str, str], body: bytes) -> int:
-    """Send a notification, and return the status of the response; 0 if there is none."""
+    """Send a notification, and return the status of the response, or 0 without a response."""
     network, found = process.world.network, asyncio.get_running_loop().create_future()
 
     def receive(first: str, *_: object) -> None:

@@ -56,6 +56,30 @@ async def test_cancelled_by_others() -> None:
     assert task.cancelled()
 
 
+async def test_calls_end_in_their_order() -> None:
+    """If the time of several calls is over at one check, the earliest deadline ends first; equal ones in turn."""
+    deadlines, time, ended = Deadlines(asyncio.get_running_loop()), Time(), list[tuple[float, int]]()
+
+    async def one(seconds: float, number: int) -> None:
+        try:
+            with Deadline(deadlines, call(seconds)):
+                await asyncio.get_running_loop().create_future()
+        except TimeoutError:
+            ended.append((seconds, number))
+
+    moment = asyncio.get_running_loop().time()
+    deadlines.time = lambda: moment
+    calls = [asyncio.ensure_future(one(seconds, number)) for number in range(20) for seconds in (3.0, 1.0)]
+    await turns(1)
+    for each in deadlines.running:
+        each.when = float(round(each.when - moment))
+    moment += 60
+    await time.pass_by(1)
+    await asyncio.gather(*calls)
+
+    assert sorted(ended) == ended
+
+
 async def test_done_as_the_time_was_over() -> None:
     """If the work ends as the time is over, there is no error, and the task is not left cancelled."""
     with bounds(call()) as deadline:

@@ -112,7 +112,7 @@ async def test_form_leads_back_with_its_notice(operator: Operator) -> None:
 
 
 async def test_script_does_what_forms_do(http: aiohttp.ClientSession, receiver: Receiver) -> None:
-    """A script with the token pays, settles, advances the clock and resends; what is done has no button any more."""
+    """A script with the token can do what each button does. An action that is done has no button any more."""
     async with (
         Sandbox(clock="frozen", refunds="by hand", webhook_url=receiver.url) as sandbox,
         sandbox.session() as pay,

@@ -11,3 +11,4 @@ CREATE TABLE payasync_facts (
     since timestamptz NOT NULL,
     PRIMARY KEY (fact, handler, verified)
 );
+CREATE INDEX payasync_facts_forgettable ON payasync_facts (since) WHERE NOT lasting;

@@ -11,3 +11,4 @@ CREATE TABLE facts (
     since REAL NOT NULL,
     PRIMARY KEY (fact, handler, verified)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX facts_forgettable ON facts (since) WHERE NOT lasting;
