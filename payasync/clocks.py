@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from functools import cache
 from math import inf
 from operator import attrgetter
@@ -68,6 +69,16 @@ def use_clocks(clocks: Clocks) -> None:
 def wall_time() -> float:
     """Return seconds since 1970."""
     return _clocks.get().wall()
+
+
+def utc_moment(seconds: float) -> datetime:
+    """Return the aware moment that is so many seconds after the beginning of 1970."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def utc_now() -> datetime:
+    """Return what time it is, as an aware moment."""
+    return utc_moment(wall_time())
 
 
 def boot_time() -> float:

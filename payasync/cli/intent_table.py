@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import AsyncGenerator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from attrs import asdict
@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from payasync.cli.terminal import bare_table
+from payasync.clocks import utc_now
 from payasync.errors import plain
 from payasync.journal import Intent, Journal, State
 from payasync.journal.reconciler import PAGE
@@ -59,7 +60,7 @@ def intent_table(intents: Sequence[Intent], *, width: int, with_state: bool = Tr
         *([] if len({each.merchant for each in intents}) > 1 else ["Merchant"]),
         *below.values(),
     }
-    at = now()
+    at = utc_now()
     rows = [
         {
             "Id": Text(str(each.id), "bold"),
@@ -123,11 +124,6 @@ def duration(seconds: float) -> str:
     """Return a time in the unit that has few digits."""
     size, unit = next((each for each in _UNITS if seconds < _LONG * each[0]), _UNITS[-1])
     return f"{max(1, round(seconds / size))} {unit}"
-
-
-def now() -> datetime:
-    """Return the time, aware."""
-    return datetime.now(UTC)
 
 
 def identify(intent: Intent, reason: str) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from payasync.cli.intent_table import (
     duration,
     intent_json,
     intent_table,
-    now,
     number_of,
     reason_beside,
     resolve_commands,
@@ -44,6 +43,7 @@ from payasync.cli.options import (
     run_with_store,
 )
 from payasync.cli.terminal import Lines, fail, print_error
+from payasync.clocks import utc_now
 from payasync.endpoints import OPERATIONS
 from payasync.errors import PayasyncError, plain
 from payasync.journal import STATES, Intent, Journal, State
@@ -180,7 +180,7 @@ def status(address: Address, *, inbox: Path | None, json: bool) -> None:
 
     async def work(journal: Journal) -> JournalStatus:
         intents = [each for state in OPEN_STATES async for each in all_intents(journal, state)]
-        return status_of(intents, await _events_for_person(inbox), now())
+        return status_of(intents, await _events_for_person(inbox), utc_now())
 
     typed = "journal status" if click.get_current_context().info_name else "journal"
     found = run_with_journal(address, work, command=typed)
@@ -332,10 +332,10 @@ def resolve(
         quarantine = profile_named(profile)[0].recovery.quarantine
     except PayasyncError as error:
         fail_with_journal("journal resolve", error)
-    seen = state_now(found, now())
+    seen = state_now(found, utc_now())
     # The journal refuses any other state, so there is nothing to confirm.
     if seen in RESOLVABLE_STATES:
-        if not force and (why := resolve_objection(found, now(), quarantine)):
+        if not force and (why := resolve_objection(found, utc_now(), quarantine)):
             fail("journal resolve", f"nothing changed: {why}. To record it all the same, pass --force")
         if not yes:
             if not (os.isatty(0) and os.isatty(1)):
@@ -382,7 +382,7 @@ def prune(address: Address, age: timedelta) -> None:
       0    deleted, even if there were none
       2    the journal cannot be read or written
     """  # noqa: D301 - click does not wrap a paragraph after this character
-    before = now() - age
+    before = utc_now() - age
     count = run_with_journal(address, lambda journal: journal.prune(before), command="journal prune")
     what = "1 intent that ended" if count == 1 else f"{count} intents that ended"
     Lines(strict=True).write(f"Deleted {what} before {format_moment(before)}.")
@@ -540,7 +540,7 @@ class JournalScreen:
         write = self._lines.write
         write()
         self._lines.paragraph((f"{intent.id}  ", "bold"), (plain(f"{intent.operation} {number_of(intent)}"), "bold"))
-        for name, value, style in _facts(intent, now()):
+        for name, value, style in _facts(intent, utc_now()):
             self._lines.row(name, plain(value), style, width=_WIDTH)
         for name, value in _content(intent):
             self._lines.row(name, plain(value), "", width=_WIDTH)
@@ -548,7 +548,7 @@ class JournalScreen:
             self._lines.print(_readable(intent.outcome.body), indent=_WIDTH + 4)
         write()
         # An accepted write is on its way: nobody has to say how it ends.
-        if hint and state_now(intent, now()) in RESOLVABLE_STATES - {"accepted"}:
+        if hint and state_now(intent, utc_now()) in RESOLVABLE_STATES - {"accepted"}:
             unsent = intent.state == "new"
             write("  If it is no longer wanted:" if unsent else "  Once you know what happened:")
             for command in resolve_commands(intent.id, address.option, ("rejected",) if unsent else ENDS):

@@ -23,7 +23,6 @@ from payasync.cli.intent_table import (
     duration,
     identify,
     intent_table,
-    now,
     number_of,
     reason_beside,
     resolve_commands,
@@ -31,6 +30,7 @@ from payasync.cli.intent_table import (
 from payasync.cli.options import Address, asks_service, close_journal, existing_journal, fail_with_journal, session_with
 from payasync.cli.signals import run_until, stopped_by_signals
 from payasync.cli.terminal import Lines, Part, print_error, stray_logs_dropped
+from payasync.clocks import utc_now
 from payasync.errors import PayasyncError, plain
 from payasync.journal import STATES, Intent, Journal, Reconciler, State
 from payasync.journal.intents import END_STATES
@@ -173,9 +173,9 @@ async def _show_runs(
 
 async def _find_upcoming(journal: Journal, merchant: str) -> Remaining:
     leases = [each.lease async for each in all_intents(journal, "sending", merchant=merchant)]
-    sending = [lease for lease in leases if lease and lease > now()]
+    sending = [lease for lease in leases if lease and lease > utc_now()]
     doubtful = [each.due async for each in all_intents(journal, "unknown", merchant=merchant)]
-    not_due = sum(due is not None and due > now() for due in doubtful)
+    not_due = sum(due is not None and due > utc_now() for due in doubtful)
     return Remaining(due=await journal.next_due(merchant), sending=sending, not_due=not_due)
 
 
@@ -314,7 +314,9 @@ class ReconcileScreen:
         write, row = self._lines.write, self._lines.row
         nothing = "nothing"
         if self.watch and remaining.next_query:
-            nothing = f"nothing now; the next query is in {duration((remaining.next_query - now()).total_seconds())}"
+            nothing = (
+                f"nothing now; the next query is in {duration((remaining.next_query - utc_now()).total_seconds())}"
+            )
         write()
         self._lines.title("reconcile", "queries the service about unknown writes")
         row("Journal", plain(self._journal.shown), "bold")
@@ -360,7 +362,7 @@ class ReconcileScreen:
         intent, reason = result.intent, plain(reason_beside(result.state, result.reason))
         words, style = _RESULTS[result.end]
         self._lines.write(
-            (f"  {now().astimezone():%H:%M:%S}  ", "dim"),
+            (f"  {utc_now().astimezone():%H:%M:%S}  ", "dim"),
             (f"{words:12}  ", style),
             f"{plain(intent.operation):20}  ",
             (f"{plain(number_of(intent)):14}  ", "bold"),
@@ -389,8 +391,8 @@ class ReconcileScreen:
         due = remaining.next_query
         if self._planned is None:
             self._summary()
-        if due and (self._planned is None or due > now()):
-            seconds = (due - now()).total_seconds()
+        if due and (self._planned is None or due > utc_now()):
+            seconds = (due - utc_now()).total_seconds()
             when = "is due now: run the command again" if seconds <= 0 else f"is in {duration(seconds)}"
             self._lines.paragraph(("  The next query ", "dim"), (when, "bold"))
         self._count_not_due(remaining.not_due)
@@ -520,7 +522,7 @@ class ReconcileScreen:
             return
         one = len(leases) == 1
         are = "is being sent, or was interrupted" if one else "are being sent, or were interrupted"
-        when = f"{'' if one else 'the first is '}queried in {duration((min(leases) - now()).total_seconds())}"
+        when = f"{'' if one else 'the first is '}queried in {duration((min(leases) - utc_now()).total_seconds())}"
         self._lines.paragraph((f"  {_writes(len(leases))} {are}", "bold yellow"), f": {when}", hang=2)
 
     def _list_unsent(self, intents: Sequence[Intent]) -> None:
@@ -574,5 +576,5 @@ def _remaining_facts(remaining: Remaining) -> dict[str, Any]:
         "sending": len(remaining.sending),
         "not_due": remaining.not_due,
         # Rounded up, so that a script which waits so long finds it due.
-        "next_in": None if due is None else max(0, ceil((due - now()).total_seconds())),
+        "next_in": None if due is None else max(0, ceil((due - utc_now()).total_seconds())),
     }

@@ -5,13 +5,14 @@ The queue carries only the number of an intent, and may deliver it twice. The jo
 
 import logging
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 import procrastinate
 from procrastinate import RetryDecision, exceptions
 from procrastinate.jobs import Job
 
+from payasync.clocks import utc_now
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -84,7 +85,7 @@ class Retries(procrastinate.BaseRetryStrategy):
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         """Return when to try again, or `None` for never."""
         seconds = pause(exception, job.attempts)
-        return None if seconds is None else RetryDecision(retry_at=datetime.now(UTC) + timedelta(seconds=seconds))
+        return None if seconds is None else RetryDecision(retry_at=utc_now() + timedelta(seconds=seconds))
 
 
 class PaymentTasks:
@@ -239,7 +240,7 @@ class PaymentTasks:
 
     async def _enqueue_forgotten(self) -> None:
         """Enqueue new intents that are in no queue: nobody put them there, or their tasks have given up."""
-        now, after, merchant = datetime.now(UTC), 0, self._session.merchant_id
+        now, after, merchant = utc_now(), 0, self._session.merchant_id
         while page := await self._journal.list("new", limit=PAGE, after=after, merchant=merchant):
             waits = ((each, TRIED_AGAIN_AFTER if each.attempts else FORGOTTEN_AFTER) for each in page)
             forgotten = [each for each, wait in waits if now - each.updated > wait]

@@ -4,14 +4,14 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from inspect import iscoroutinefunction
 from math import isfinite
 from typing import Any, Final, TypeAlias, cast
 
 from attrs import Factory, define, evolve
 
-from payasync.clocks import Pace, wall_time
+from payasync.clocks import Pace, utc_moment, wall_time
 from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER
 from payasync.errors import (
     ConfigurationError,
@@ -425,7 +425,7 @@ class Reconciler:
             await self._journal.postpone(held, leased.asked_at, held.reason, **facts)
 
     def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._pace.clock(), UTC)
+        return utc_moment(self._pace.clock())
 
 
 def _log_end(result: Result) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import frozen
 
-from payasync.clocks import wall_time
+from payasync.clocks import utc_moment, wall_time
 from payasync.errors import ConfigurationError, StorageError
 from payasync.journal.drafts import Keep
 from payasync.journal.journal import Journal
@@ -20,7 +20,7 @@ from payasync.journal.rows import COLUMNS, TEXTS, intent_of_row, with_columns
 from payasync.journal.transactions import ADD, GROUPED, Query, Transaction, Write, run_transaction
 from payasync.settings import check_function, invalid_setting
 from payasync.storage import Present, Schema, Upgrade, read_migrations
-from payasync.storage.sqlite import MARKS, SqliteFile, utc_moment
+from payasync.storage.sqlite import MARKS, SqliteFile
 from payasync.storage.sqlite_statement import binding, execute, execute_bound, names_in, picker, to_sqlite, with_indexes
 from payasync.storage.writer_thread import Executor, WriterThread
 

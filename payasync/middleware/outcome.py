@@ -1,11 +1,11 @@
 """The failure matrix: the meaning of each end of an attempt, and the client's next step."""
 
 import enum
-from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from attrs import evolve
 
+from payasync.clocks import utc_now
 from payasync.endpoints import CLOSE_ORDER, CREATE_REFUND, MAY_HAVE_NO_BODY, PLACE_ORDER
 from payasync.errors import (
     AuthenticationError,
@@ -467,7 +467,7 @@ def advice(call: Call) -> str:
     marks = [] if amount is None else [f"{amount} {currency}".strip()]
     texts = [text for name in ("description", "subject", "body") if (text := given.get(name)) is not None]
     marks += [repr(clean(text).strip()) for text in texts[:1]]
-    marks.append(f"at about {datetime.now(UTC):%Y-%m-%d %H:%M} UTC")
+    marks.append(f"at about {utc_now():%Y-%m-%d %H:%M} UTC")
     number = "With an out_trade_no of your own, payasync could have asked for its state"
     hint = f". {number}" if call.operation == PLACE_ORDER else ""
     return f"it may have been done: look for it at the service ({', '.join(marks)}), and do not repeat it{hint}"

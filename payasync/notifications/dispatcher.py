@@ -5,13 +5,12 @@ import logging
 import os
 from collections import deque
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import define
 
-from payasync.clocks import Pace, boot_time, running_task
+from payasync.clocks import Pace, boot_time, running_task, utc_moment
 from payasync.errors import SessionClosedError
 from payasync.middleware.observe import log
 from payasync.notifications.inbox import Claim, Inbox
@@ -166,7 +165,7 @@ class Dispatcher:
             self._end_settling(waiting)
         now = self._pace.clock()
         if now >= self._forget_at and len(claims) < most:
-            await self._inbox.forget(datetime.fromtimestamp(now, UTC) - self._limits.retention)
+            await self._inbox.forget(utc_moment(now) - self._limits.retention)
             self._forget_at = now + FORGET_SECONDS
         if claims:
             return 0 if len(claims) == most else QUICK_SECONDS  # most handlers end before that

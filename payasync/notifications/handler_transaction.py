@@ -6,12 +6,13 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from inspect import isawaitable
 from secrets import token_hex
 from typing import Any, Final, TypeAlias, TypeVar
 
+from payasync.clocks import utc_now
 from payasync.errors import ConfigurationError
 from payasync.middleware.observe import log
 from payasync.storage.home import configured_path, find_home, quote_name
@@ -158,9 +159,8 @@ class HandlerTransaction:
         else:
             return MARKS
         row = await self._alone(_fetch_in, find_home(MARKS))
-        value = (
-            next(iter(row.values()), "") if isinstance(row, Mapping) else row[0] if isinstance(row, Sequence) else ""
-        )
+        cells = [*row.values()] if isinstance(row, Mapping) else row
+        value = cells[0] if cells and isinstance(cells, Sequence) else ""
         if "{" not in value:  # the connection makes objects of its own of rows: its path is believed
             return MARKS
         found = json.loads(row if isinstance(row, str) else value)
@@ -173,7 +173,7 @@ class HandlerTransaction:
     async def _probe(self, failure: type[BaseException]) -> None:
         mark = token_hex(32)
         delete = f"DELETE FROM {self._marks} WHERE event = '{mark}'"  # noqa: S608 - its own digits
-        await self._insert_first(build_insert(mark, datetime.now(UTC), self._marks))
+        await self._insert_first(build_insert(mark, utc_now(), self._marks))
         committed = raised = False
         try:
             async with _enter(self._begin) as connection:

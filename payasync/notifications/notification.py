@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from attrs import evolve, field, fields, frozen
 from multidict import CIMultiDict
 
+from payasync.clocks import utc_moment, utc_now
 from payasync.endpoints import QUERY_ORDER, QUERY_REFUND
 from payasync.errors import InvalidArgumentError, frameless, frameless_async
 from payasync.middleware.verify import read_as_signed
@@ -379,7 +380,7 @@ def read_document(
         dedup_key=key,
         weak=weak,
         digest=digest,
-        received_at=datetime.now(UTC) if received_at is None else received_at.astimezone(UTC),
+        received_at=utc_now() if received_at is None else received_at.astimezone(UTC),
         event_time=_find_event_time(shape, read),
         state=_find_state(profile, found, data),
         asks_with_order=found == "refund" and any(each.name == "out_trade_no" for each in arguments_of(profile, asked)),
@@ -464,7 +465,7 @@ def _find_event_time(shape: NotificationShape, read: Any) -> datetime | None:
     if not shape.event_time or (seconds := parse_time(at(read, shape.event_time), shape.zone)) is None:
         return None
     with suppress(ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(seconds, UTC)
+        return utc_moment(seconds)
     return None
 
 

@@ -8,10 +8,10 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final, TypeVar
 
-from payasync.clocks import wall_time
+from payasync.clocks import utc_moment, wall_time
 from payasync.notifications.inbox import SQL, Inbox, Statements
 from payasync.storage import Schema, Upgrade, read_migrations
-from payasync.storage.sqlite import SqliteFile, utc_moment
+from payasync.storage.sqlite import SqliteFile
 from payasync.storage.sqlite_statement import fetch_rows, with_indexes
 from payasync.storage.writer_thread import Executor, WriterThread
 

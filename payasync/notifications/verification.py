@@ -6,7 +6,6 @@ import hmac
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import cached_property, partial
 from inspect import iscoroutinefunction
 from typing import ClassVar, Final, NamedTuple, TypeAlias, cast
@@ -15,7 +14,7 @@ from weakref import WeakValueDictionary
 from attrs import evolve, field, frozen
 from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
-from payasync.clocks import wall_time
+from payasync.clocks import utc_moment, wall_time
 from payasync.credentials import Credentials, Secret
 from payasync.endpoints import OPERATIONS
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, PayasyncError, frameless
@@ -355,7 +354,7 @@ class Verification:
         The arguments are those of `verify`; `now` is in seconds since 1970. With `by_address`, as in `verify`, the
         address alone may say the kind of a genuine one.
         """
-        received, arrived = read_headers(headers), datetime.fromtimestamp(now, UTC)
+        received, arrived = read_headers(headers), utc_moment(now)
         read = partial(read_document, profile=self.profile, kind=kind, received_at=arrived)
         if not self.proves:
             plain = unpack_body(raw, max_bytes)

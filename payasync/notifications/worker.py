@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from inspect import isasyncgenfunction, isawaitable, iscoroutinefunction, isgeneratorfunction, signature
 from logging import INFO, WARNING, getLogger
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from attrs import evolve, frozen
 
-from payasync.clocks import Pace, running_task
+from payasync.clocks import Pace, running_task, utc_moment
 from payasync.errors import ConfigurationError, InvalidArgumentError, StorageError, describe_error
 from payasync.evidence.comparison import named_merchants
 from payasync.middleware.observe import log
@@ -489,12 +488,11 @@ class Worker:
         return Transition("pending", "; ".join(failures)) if failures else Transition("done")
 
     async def _run(self, handler: Handler, notification: Notification, claim: Claim, thread: str) -> None:
-        call: Callable[[], Any] = partial(handler.function, notification)
+        call: Callable[..., Any] = partial(handler.function, notification)
         if handler.transaction is not None:
             confirmed = notification.confirmed is not None  # the service may say its fact in other words next time
             mark = hash_mark(handler.name, self.merchant_id, (confirmed and claim.event.fact) or notification.dedup_key)
-            now = datetime.fromtimestamp(self.pace.clock(), UTC)
-            call = partial(handler.transaction.call, mark, now, partial(handler.function, notification))
+            call = partial(handler.transaction.call, mark, utc_moment(self.pace.clock()), call)
         seconds, warn = self.limits.handler_timeout, partial(_warn, handler.name, notification)
         result = await run_in_thread(thread, seconds, call, warn) if handler.plain else call()
         if isawaitable(result):  # also of a plain function that wraps an `async def` one

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 from attrs import frozen
 
+from payasync.clocks import monotonic_time, utc_now
 from payasync.errors import ConfigurationError, InvalidArgumentError
-from payasync.sandbox.model import BEGINNING, Timer, TimerKind, format_instant, to_instant
+from payasync.sandbox.model import BEGINNING, Timer, TimerKind, format_instant
 from payasync.sandbox.server import check_loop
 from payasync.sandbox.store import Store
 from payasync.settings import is_number
@@ -119,15 +119,13 @@ class Clock:
     Args:
         rate: How fast it goes.
         store: Has the time of an earlier start, and the timers.
-        ticks: Real seconds, monotonic.
     """
 
-    def __init__(self, rate: ClockRate, store: Store, *, ticks: Callable[[], float] = time.monotonic) -> None:
-        wall, stored = _wall_time(), store.time()
+    def __init__(self, rate: ClockRate, store: Store) -> None:
+        wall, stored = utc_now(), store.time()
         self._factor = rate.factor
-        self._ticks = ticks
         self._at = rate.resume(stored[0], wall - stored[1]) if stored else rate.start or wall
-        self._since = ticks()
+        self._since = monotonic_time()
         self._shown: datetime | None = None
         self._store = store
         self._woken = asyncio.Event()
@@ -136,7 +134,7 @@ class Clock:
         self._happened: list[ClockEvent] | None = None
         self._task: asyncio.Task[NoReturn] | None = None
         store.now = self.now
-        store.before_commit = lambda: store.set_time(self._reading(), _wall_time())
+        store.before_commit = lambda: store.set_time(self._reading(), utc_now())
         self.store_time()
 
     def now(self) -> datetime:
@@ -243,11 +241,11 @@ class Clock:
         self._woken.set()
 
     def _reading(self) -> datetime:
-        passed = (self._ticks() - self._since) * self._factor
+        passed = (monotonic_time() - self._since) * self._factor
         return self._at + timedelta(seconds=min(passed, (LATEST - self._at).total_seconds()))
 
     def _move_to(self, moment: datetime) -> None:
-        self._at, self._since = max(moment, self._reading()), self._ticks()
+        self._at, self._since = max(moment, self._reading()), monotonic_time()
 
     def _next_due(self, after: datetime) -> datetime | None:
         timer, delivery = self._store.next_timer(), self._deliveries.next(after)
@@ -299,7 +297,3 @@ class Clock:
     def _delivery_ended(self, happened: ClockEvent) -> None:
         self._note(happened)
         self._wake()
-
-
-def _wall_time() -> datetime:
-    return to_instant(time.time_ns() // 1000)

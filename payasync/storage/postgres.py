@@ -22,6 +22,7 @@ from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 
+from payasync.clocks import utc_moment, utc_now
 from payasync.credentials import Hidden, Secret
 from payasync.errors import ConfigurationError, StorageError
 from payasync.settings import invalid_setting
@@ -340,7 +341,7 @@ class _Pool:
         except BaseException:
             self._drop(connection)
             raise
-        return connection, datetime.fromisoformat(row["now"]) if row else datetime.now(UTC)
+        return connection, datetime.fromisoformat(row["now"]) if row else utc_now()
 
     def _drop(self, connection: Connection) -> None:
         self._open.discard(connection)
@@ -456,7 +457,7 @@ class Database:
                 been done.
         """
         given = _escape(values)
-        given["now"] = None if self._clock is None else datetime.fromtimestamp(self._clock(), UTC)
+        given["now"] = None if self._clock is None else utc_moment(self._clock())
         result = await self._pool().execute(statement.encode(), given)
         if not isinstance(result, Exception):
             return result
@@ -475,7 +476,7 @@ class Database:
         if not self.home:
             await self.run(_do_nothing)
         try:
-            transaction = Transaction(connection, datetime.now(UTC), self.home)
+            transaction = Transaction(connection, utc_now(), self.home)
             (row,) = await transaction.rows("SELECT clock_timestamp() AS now")
             return await work(self._with_clock(evolve(transaction, now=row["now"].astimezone(UTC))))
         except (psycopg.Error, OSError) as error:
@@ -489,7 +490,7 @@ class Database:
     def _with_clock(self, transaction: Transaction) -> Transaction:
         if self._clock is None:
             return transaction
-        return evolve(transaction, now=datetime.fromtimestamp(self._clock(), UTC))
+        return evolve(transaction, now=utc_moment(self._clock()))
 
     def _pool(self) -> _Pool:
         if self._closed:

@@ -7,7 +7,6 @@ import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from copy import copy
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -60,11 +59,6 @@ REPLACED: Final = (
 
 class VanishedError(OSError):
     """The file that was in use is no longer at its path, or its data is not in it."""
-
-
-def utc_moment(seconds: float) -> datetime:
-    """Return the aware moment that is so many seconds after the beginning of 1970."""
-    return datetime.fromtimestamp(seconds, UTC)
 
 
 def journaling(version: tuple[int, ...]) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from attrs import define, field
 from yarl import URL
 
 import payasync.profile  # noqa: TC001 - `typing.get_type_hints` finds the annotations here
+from payasync.clocks import utc_now
 from payasync.errors import InvalidArgumentError
 from payasync.settings import is_loopback, not_configured
 from payasync.signing.templates import fill_parts, parts_of
@@ -347,7 +348,7 @@ LONGEST_RETRY_AFTER: Final = 86_400.0
 """Seconds to which a longer wait is cut."""
 
 
-def parse_retry_after(value: str | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> float | None:
+def parse_retry_after(value: str | None, now: Callable[[], datetime] = utc_now) -> float | None:
     """Return the seconds that a service asked to wait, a day at most, or `None` if it did not say, or not clearly.
 
     Args:

@@ -20,11 +20,10 @@ from rich.console import Console
 
 from payasync import OutcomeUnknownError, RetryPolicy
 from payasync.cli.commands import payasync
-from payasync.cli.intent_table import now
 from payasync.cli.options import Address
 from payasync.cli.reconcile import ReconcileScreen, Remaining
 from payasync.cli.sandbox import environment_of
-from payasync.clocks import Clocks, use_clocks
+from payasync.clocks import Clocks, use_clocks, utc_now
 from payasync.journal import SqliteJournal
 from payasync.journal.intents import State
 from payasync.journal.reconcile_policy import End, Report, Result
@@ -535,14 +534,14 @@ def test_what_is_to_come() -> None:
 
     In JSON, `next_in` is rounded up, so that the write is due after that wait. A silent service is named.
     """
-    later = now() + timedelta(hours=5)
+    later = utc_now() + timedelta(hours=5)
     watched = Shown(watch=True, remaining=Remaining(due=later)).lines
     interrupted = Shown(watch=True, remaining=Remaining(due=later, sending=[later])).lines
 
     assert "Due nothing now; the next query is in 5 h" in watched
     assert {"Due nothing", "1 write is being sent, or was interrupted: queried in 5 h"} <= {*interrupted}
     for seconds, next_in in ((-5.0, 0), (3599.9, 3600)):
-        (facts,) = closed(Remaining(due=now() + timedelta(seconds=seconds), sending=[later] * 2), json=True).facts
+        (facts,) = closed(Remaining(due=utc_now() + timedelta(seconds=seconds), sending=[later] * 2), json=True).facts
 
         assert (2, next_in) == (facts["sending"], facts["next_in"])
     for silent in (False, True):
