@@ -205,10 +205,12 @@ class Dispatcher:
                 if not transition:
                     transition = await self._worker.handle(claim, partial(self._is_held, leased))
             finally:
-                if self._handling == self._limits.concurrency:
-                    self.wake()  # the next one need not wait until the end of this one is stored
+                was_full = self._handling == self._limits.concurrency
                 self._handling -= 1
                 self._ended += 1
+                self._begin_claimed()  # the next one need not wait until the end of this one is stored
+                if was_full and not self._claimed:
+                    self.wake()
             if transition and not await self._worker.store(claim, transition):
                 return transition if transition.handler else None
         except Exception as error:  # noqa: BLE001 - the lease expires, and the event is leased again

@@ -170,8 +170,8 @@ class Inbox(ABC):
     nothing has then been changed. `SqliteInbox` and `PostgresInbox` are inboxes.
     """
 
-    _mark_handled: Sequence[str]
-    """The statements that record that a handler has handled an event, and has got its fact."""
+    _mark_handled: str
+    """The statement that records that a handler has handled an event."""
     _compared_at = datetime.min.replace(tzinfo=UTC)
     """When a claim last compared the clock with what is stored."""
 
@@ -213,12 +213,10 @@ class Inbox(ABC):
         return await self._run(lambda _: self._mark(claim, handler, as_copy=as_copy))
 
     def _mark(self, claim: Claim, handler: str, *, as_copy: bool = False) -> Statements[bool | None]:
-        values, is_held = {"name": handler.partition(" ")[0], "handler": handler}, False
-        if as_copy and not (yield from _change(claim, SQL["add_fact"], **values)):
+        added = yield from _change(claim, SQL["add_fact"], name=_word(handler), state="leased")
+        if as_copy and not added:
             return None if (yield from _change(claim, SQL["is_leased"])) else False
-        for statement in self._mark_handled:
-            is_held = yield from _change(claim, statement, **values)
-        return is_held
+        return (yield from _change(claim, self._mark_handled, handler=handler))
 
     async def read(self, claim: Claim) -> Claim:
         """Return a lease as it is after the event has got another key or fact."""
@@ -284,9 +282,14 @@ class Inbox(ABC):
     def _finish(self, claim: Claim, handler: str, values: Mapping[str, Any], now: datetime) -> Statements[bool]:
         """End a lease. A handled event supersedes held ones of its key; a held one gives way to the next of its key."""
         state = values["state"]
-        if handler:
+        is_last = bool(handler) and state == "done"
+        if is_last:
+            yield from _change(claim, self._mark_handled, handler=handler)
+        elif handler:
             yield from self._mark(claim, handler)
         ended = yield SQL["finish"], {"id": claim.event.id, "fence": claim.fence, **values}
+        if is_last and ended and ended[0]["is_known"]:
+            yield from _change(claim, SQL["add_fact"], name=_word(handler), state=state)
         # A reason says why an event is done that was not handled.
         if ended and ended[0]["others"] and state != "pending" and not (state == "done" and values["reason"]):
             yield SQL["supersede"], {"id": claim.event.id, "now": now}
@@ -336,7 +339,8 @@ class Inbox(ABC):
         """Delete events that have been done since before a moment; return how many were deleted.
 
         Dead, parked and held events are deleted, too, if they were never verified: anybody may have sent them.
-        A done event stays while another of its key is dead, parked or held, because that one must not be handled, too.
+        A done event stays while another of its key is dead, parked or held, or another of its fact is not done, because
+        that one must not be handled, too.
         A deleted event that comes again is handled again. So confirmed events, whose keys begin with `confirmed:`, and
         lasting ones are never deleted: they can come again at any time. Only their body and headers are deleted.
         """
@@ -408,6 +412,11 @@ def _claims(ids: list[int], rows: Sequence[dict[str, Any]] = ()) -> Statements[l
 def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:
     """Change a leased event; return whether the lease was still held."""
     return bool((yield statement, {"id": claim.event.id, "fence": claim.fence, **values}))
+
+
+def _word(handler: str) -> str:
+    """Return the name of a handler, which may be recorded with more."""
+    return handler.partition(" ")[0]
 
 
 def _own(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Final, TypeVar
 
 from payasync.credentials import Hidden, Secret
-from payasync.notifications.inbox import SQL, Inbox, Statements
+from payasync.notifications.inbox import Inbox, Statements
 from payasync.storage import Schema, Upgrade, read_migrations
 from payasync.storage.postgres import CONNECTIONS, Database, Transaction, escape_text
 
@@ -17,11 +17,9 @@ SCHEMA: Final = Schema(
 )
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('payasync_events:' || value, 0)) FROM json_each(:keys)"
 """Without it, two concurrent bodies with one key would both be the first; it ends with the transaction."""
-_MARK: Final = f"""
-WITH fact AS ({SQL["add_fact"]})
+_MARK: Final = """
 UPDATE payasync_events SET handled = array_append(array_remove(handled, :handler), :handler)
-WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""  # noqa: S608 - our own statements
-"""Each statement is a round trip."""
+WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""
 
 T = TypeVar("T")
 
@@ -44,7 +42,7 @@ class PostgresInbox(Inbox):
             if the tables belong to another program or a newer payasync, or cannot be created.
     """
 
-    _mark_handled = (_MARK,)
+    _mark_handled = _MARK
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 from payasync.clocks import utc_moment, wall_time
-from payasync.notifications.inbox import SQL, Inbox, Statements
+from payasync.notifications.inbox import Inbox, Statements
 from payasync.storage import Schema, Upgrade, read_migrations
 from payasync.storage.sqlite import SqliteFile
 from payasync.storage.sqlite_statement import fetch_rows, with_indexes
@@ -46,7 +46,7 @@ class SqliteInbox(Inbox):
             program or a newer payasync, or is damaged, as one of 0 bytes is. The file is not changed.
     """
 
-    _mark_handled = SQL["add_fact"], _MARK
+    _mark_handled = _MARK
 
     def __init__(
         self,

@@ -104,10 +104,13 @@ async def run_within(seconds: float, called: Awaitable[T], warn: Callable[[], No
     Raises:
         TimeoutError: The call has not ended in time.
     """
-    task = asyncio.create_task(_await(called))
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()  # `asyncio.wait` would take a turn of the loop more, and turns are long under load
+    task = asyncio.create_task(_await(called, ended))
+    timer = loop.call_later(seconds, _end, ended)
     is_late = False
     try:
-        await asyncio.wait([task], timeout=seconds)
+        await ended
         if is_late := not task.done():
             task.cancel()
             await _wait(task, CANCELLATION_SECONDS, warn)
@@ -117,6 +120,8 @@ async def run_within(seconds: float, called: Awaitable[T], warn: Callable[[], No
         await asyncio.wait([task])
         if task.cancelled():
             raise
+    finally:
+        timer.cancel()
     if not is_late:
         return task.result()
     late = TimeoutError(f"not done after {seconds:g} seconds")
@@ -127,8 +132,16 @@ async def run_within(seconds: float, called: Awaitable[T], warn: Callable[[], No
     raise late
 
 
-async def _await(called: Awaitable[T]) -> T:
-    return await called
+async def _await(called: Awaitable[T], ended: "asyncio.Future[None]") -> T:
+    try:
+        return await called
+    finally:
+        _end(ended)
+
+
+def _end(ended: "asyncio.Future[None]") -> None:
+    if not ended.done():
+        ended.set_result(None)
 
 
 async def _wait(called: "asyncio.Future[Any]", seconds: float, warn: Callable[[], None]) -> None:

@@ -388,10 +388,32 @@ async def test_facts_are_forgotten_with_the_events(inbox: Inbox, clock: Clock) -
         claim = await claimed(inbox, key=fact, verified=True, fact=fact, lasting=lasting)
         await inbox.finish(claim, cast("State", end), handler="credit")
     copy = await claimed(inbox, key="webhook:0", verified=True, fact=FACT)
-    await inbox.finish(copy, "done", handler="credit")
+    await inbox.handled(copy, "credit", as_copy=True)
+    await inbox.finish(copy, "done")
     await inbox.forget(clock.advance(3600))
 
     assert {"credit": True} == await known(inbox, "webhook:5", "payment:paid:T4")
     assert {"credit": True, "": False} == await known(inbox, "webhook:1")
-    assert {"credit": True, "": True} == await known(inbox, "webhook:2", "payment:paid:T2")
+    assert {"": True} == await known(inbox, "webhook:2", "payment:paid:T2")
     assert {} == await known(inbox, "webhook:3", "payment:paid:T3")
+
+
+@pytest.mark.parametrize("state", ["pending", "dead", "parked", "held"])
+async def test_done_event_stays_while_another_of_its_fact_is_not_done(inbox: Inbox, clock: Clock, state: State) -> None:
+    """An event that waits, or that a person can replay, finds out that another one of its fact was handled."""
+    await inbox.finish(await claimed(inbox, key="webhook:1", verified=True, fact=FACT), "done", handler="credit")
+    other = await claimed(inbox, key="webhook:2", verified=True, fact=FACT)
+    await inbox.finish(other, state, wait=None if state != "pending" else 7200)
+    await inbox.forget(clock.advance(3600))
+    kept = [each.id for each in await inbox.events()]
+    if state == "pending":
+        clock.advance(7200)
+    else:
+        await inbox.replay(2)
+    (again,) = await inbox.claim(1, LEASE)
+    await inbox.finish(again, "done")
+    await inbox.forget(clock.advance(3600))
+
+    assert [1, 2] == kept
+    assert {"": True} == again.known
+    assert [] == await inbox.events()

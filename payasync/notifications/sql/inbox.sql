@@ -76,7 +76,7 @@ SELECT id FROM payasync_events WHERE fact = :fact AND due IS NOT NULL AND id <> 
 -- name: add_fact
 INSERT INTO payasync_facts (fact, handler, verified, lasting, since)
 SELECT fact, :name, substr(key, 1, 10) <> 'confirmed:', lasting OR substr(key, 1, 10) = 'confirmed:', :now
-FROM payasync_events WHERE id = :id AND state = 'leased' AND fence = :fence AND fact IS NOT NULL
+FROM payasync_events WHERE id = :id AND state = :state AND fence = :fence AND fact IS NOT NULL
 ON CONFLICT DO NOTHING RETURNING fact;
 
 -- name: is_leased
@@ -105,14 +105,16 @@ RETURNING id;
 
 -- name: finish
 -- Others may have to be superseded; see `lease`. One that PostgreSQL stores at the same moment is held, as it would be after
--- the end.
+-- the end. The last handler of an event that is done needs no row of the fact, because `known` finds the event: a page
+-- less to write. But other rows of the fact may outlive the event, and must not be without that one then.
 UPDATE payasync_events
 SET state = :state, reason = :reason, since = :now, due = CASE WHEN :state = 'pending' THEN :now + :pause END,
     failures = failures + :failed, attempts = attempts - :waited
 WHERE id = :id AND state = 'leased' AND fence = :fence
 RETURNING substr(key, 1, 10) = 'confirmed:' OR EXISTS (
     SELECT 1 FROM payasync_events AS other WHERE other.key = '' || payasync_events.key AND other.id <> payasync_events.id
-) OR EXISTS (SELECT 1 FROM payasync_events AS other WHERE other.key = 'held:' || payasync_events.key) AS others;
+) OR EXISTS (SELECT 1 FROM payasync_events AS other WHERE other.key = 'held:' || payasync_events.key) AS others,
+    0 < (SELECT count(*) FROM payasync_facts AS known WHERE known.fact = '' || payasync_events.fact) AS is_known;
 
 -- name: supersede
 -- What was held before its key was known has `held:` before the key. Of events of one fact that a query has confirmed,
@@ -195,7 +197,8 @@ SELECT * FROM payasync_events WHERE id IN (
 ORDER BY id;
 
 -- name: forget
--- A done event stays while another of its key can be replayed, so that a replay of all still leaves that one.
+-- A done event stays while another of its key can be replayed, so that a replay of all still leaves that one, and while
+-- another of its fact is not done. A count has PostgreSQL look each fact up.
 DELETE FROM payasync_events WHERE id IN (
     SELECT id FROM payasync_events
     WHERE (state = 'done' OR state = 'superseded' OR (due IS NULL AND NOT verified))
@@ -204,6 +207,10 @@ DELETE FROM payasync_events WHERE id IN (
         SELECT 1 FROM payasync_events AS other
         WHERE other.key IN (payasync_events.key, 'held:' || payasync_events.key)
         AND other.state IN ('dead', 'parked', 'held')))
+    AND 0 = (
+        SELECT count(*) FROM payasync_events AS other
+        WHERE other.fact = payasync_events.fact AND other.state NOT IN ('done', 'superseded')
+        AND payasync_events.state = 'done')
     AND since < :before ORDER BY since LIMIT :limit /* FOR UPDATE SKIP LOCKED */)
 RETURNING id, fact;
 
@@ -219,11 +226,9 @@ RETURNING id;
 
 -- name: forget_facts
 -- These are the facts of events that were just deleted, so that no index finds them by age: each event would pay for it.
--- An event that is not done can still be handled, and a fact that a query has confirmed can always have a copy. Counts
--- have PostgreSQL look each fact up.
+-- Another event of the fact can still be handled, or be one that a query has confirmed, which can always have a copy.
+-- Counts have PostgreSQL look each fact up.
 DELETE FROM payasync_facts WHERE fact IN (SELECT value FROM json_each(:facts)) AND NOT lasting AND since < :before
-AND 0 = (
-    SELECT count(*) FROM payasync_events AS event
-    WHERE event.fact = payasync_facts.fact AND event.state NOT IN ('done', 'superseded'))
+AND 0 = (SELECT count(*) FROM payasync_events AS event WHERE event.fact = payasync_facts.fact)
 AND 0 = (SELECT count(*) FROM payasync_facts AS other WHERE other.fact = payasync_facts.fact AND other.lasting)
 RETURNING fact;
