@@ -18,11 +18,11 @@ from attrs import frozen
 from benchmarks.rows import Figure, Run
 from payasync.journal import PostgresJournal, transactions
 from payasync.journal.journal import PRUNED_TOGETHER
-from payasync.journal.postgres_journal import postgres_statement
-from payasync.journal.sqlite_journal import SCHEMA, sqlite_statement
-from payasync.journal.transactions import FOR_UPDATE, SKIP_LOCKED
+from payasync.journal.postgres_journal import SCHEMA as POSTGRES
+from payasync.journal.sqlite_journal import SCHEMA
+from payasync.storage.postgres import to_psycopg
 from payasync.storage.sqlite import open_database
-from payasync.storage.sqlite_statement import binding, fetch_rows, names_in, picker
+from payasync.storage.sqlite_runner import binding, fetch_rows, names_in, picker, sqlite_statement
 from tests.plans import Plan, plan
 from tests.postgres import postgres
 
@@ -77,7 +77,6 @@ CASES: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
 """What is measured: each statement, and some again with other values."""
 READING: Final = {UNUSED}
 """This reads all intents of the other services, and has no budget: a person asks for it once."""
-LOCKS: Final = {"MATCHING": FOR_UPDATE, "DUE": SKIP_LOCKED, "DUE_OF_ALL": SKIP_LOCKED}
 STOPPING: Final = {"DONE_THERE"}
 """PostgreSQL reads rows until one fits. Most rows do."""
 OF_KIND: Final = {
@@ -253,7 +252,7 @@ def _execute(db: sqlite3.Connection, case: str, values: Mapping[str, Any]) -> fl
 
 
 def _of_sqlite(case: str) -> str:
-    return sqlite_statement(STATEMENTS[CASES[case][0]]).text
+    return sqlite_statement(STATEMENTS[CASES[case][0]], SCHEMA.adapt).fast
 
 
 def _check_changes(case: str, changed: int) -> None:
@@ -305,7 +304,8 @@ def _times(case: str) -> int:
 
 async def fill_postgres(connection: psycopg.AsyncConnection[Any], **values: Any) -> None:
     """Store intents, as `values_to_fill` says, and let the planner see them."""
-    text = postgres_statement(FILL.replace("% ", "%% ").replace(REQUESTS, f"CAST({REQUESTS} AS json)"), "").encode()
+    filling = FILL.replace("% ", "%% ").replace(REQUESTS, f"CAST({REQUESTS} AS json)")
+    text = to_psycopg(filling, POSTGRES.adapt).encode()
     await connection.execute(text, {**values, "start": START, "second": timedelta(seconds=1)})
     await connection.execute("VACUUM ANALYZE payasync_intents")
 
@@ -313,4 +313,4 @@ async def fill_postgres(connection: psycopg.AsyncConnection[Any], **values: Any)
 @cache
 def of_postgres(name: str) -> str:
     """Return a statement as PostgreSQL executes it."""
-    return postgres_statement(STATEMENTS[name], LOCKS.get(name, ""))
+    return to_psycopg(STATEMENTS[name], POSTGRES.adapt)

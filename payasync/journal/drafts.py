@@ -13,7 +13,7 @@ from attrs import fields
 from payasync.endpoints import ARGUMENTS, BY_NAME, Operation, camel_case
 from payasync.errors import InvalidArgumentError
 from payasync.evidence.comparison import COMPARED_NAMES, by_document_names
-from payasync.journal.intents import Draft, Intent, check_queued, from_attributes
+from payasync.journal.intents import Draft, Intent, check_queued
 from payasync.profile.dates import read_date
 from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.payments import CreatePayment
@@ -120,20 +120,18 @@ def draft_from_call(call: Call, merchant: str, keep: Keep | None) -> Draft:
         counted = {field: value for field, value in sent.items() if field != own}
     elif START in arguments:
         counted = {**arguments, START: _format_day(arguments[START], call.profile.formats.get(START, ""))}
-    attributes: dict[str, Any] = {
-        "operation": name,
-        "merchant": merchant,
-        "reference": call.reference,
-        "number": number_key(call.operation, call.reference),
-        "intent": call.intent,
-        "hash": digest(name, merchant, counted),
+    return Draft(
+        operation=name,
+        merchant=merchant,
+        reference=call.reference,
+        number=number_key(call.operation, call.reference),
+        intent=call.intent,
+        hash=digest(name, merchant, counted),
         # The amounts were validated with the request.
-        "request": _without_customer(arguments) if keep is None else _apply_keep(keep, name, arguments),
-        "queued": False,
-        "named": named_by(call),
-        "idempotency_key": call.idempotency_key or None,
-    }
-    return from_attributes(Draft, attributes)
+        request=_without_customer(arguments) if keep is None else _apply_keep(keep, name, arguments),
+        named=named_by(call),
+        idempotency_key=call.idempotency_key or None,
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum, auto
 from math import inf
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from attrs import field, frozen
 
@@ -183,19 +183,6 @@ class Intent(Draft):
 
 Intents: TypeAlias = list[Intent]
 """A list of intents. `Journal` has a method of the name `list`."""
-
-
-Made = TypeVar("Made", Outcome, Draft, Intent)
-
-
-def from_attributes(kind: type[Made], attributes: dict[str, Any]) -> Made:
-    """Return an instance with these attributes, which must be all that its class has.
-
-    Its `__init__` would take two to four times as long, and each write makes an instance of each class.
-    """
-    made = object.__new__(kind)
-    vars(made).update(attributes)
-    return made
 
 
 class Step(Enum):

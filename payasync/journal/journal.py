@@ -2,9 +2,9 @@
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -31,13 +31,14 @@ from payasync.journal.intents import (
 from payasync.journal.middleware import Recorder
 from payasync.journal.redaction import outcome_to_json, redact_outcome
 from payasync.journal.replay import refusal_error
-from payasync.journal.transactions import SQL, Add, Begin, Settle, Transaction, Write
+from payasync.journal.transactions import SQL
 from payasync.middleware.observe import log
 from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.settings import canonical_url, check_function, parse_base_url
 from payasync.storage import Backlog, Present, Upgrade, check_moment, check_number
+from payasync.storage.transactions import Work
 from payasync.wire.call import Call, Reply
 from payasync.wire.request import Request
 from payasync.wire.response import Response
@@ -84,15 +85,16 @@ class Journal(ABC):
         """Where the journal is, as a person may see it."""
 
     @abstractmethod
-    def _run(self, work: Callable[[datetime], Transaction[T]]) -> Awaitable[T]:
-        """Return the result of a transaction that begins now, after it was committed."""
+    def _run(self, work: Work[T], *, is_short: bool = False) -> Awaitable[T]:
+        """Return the result of a transaction that begins now, after it was committed.
+
+        Args:
+            work: Begins the transaction.
+            is_short: Its first query is usually all.
+        """
 
     @abstractmethod
-    def _write(self, write: Write[T]) -> Awaitable[T]:
-        """Return the result of a write that begins now, after it was committed."""
-
-    @abstractmethod
-    async def _run_within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
+    async def _run_within(self, connection: Any, work: Work[T]) -> T:
         """Run work in a transaction of the caller, who commits it."""
 
     @abstractmethod
@@ -175,7 +177,7 @@ class Journal(ABC):
 
     def _start_begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Awaitable[BeginResult]:
         lasts, binding, tick = _check_lease(lease), self._binding(service), boot_tick()
-        return self._write(Begin(draft, binding, lasts, tick))
+        return self._run(partial(transactions.begin, draft, binding, lasts, tick), is_short=True)
 
     async def claim(
         self,
@@ -261,7 +263,8 @@ class Journal(ABC):
         stored = None if outcome is None else outcome_to_json(outcome)
         # No other state stores a tick.
         why, tick = " ".join(reason.split()), boot_tick() if after in ASKED_STATES else None
-        return self._write(Settle(intent, after, outcome=stored, reason=why, due=again, tick=tick, answered=answered))
+        work = transactions.settle(intent, after, outcome=stored, reason=why, due=again, tick=tick, answered=answered)
+        return self._run(work, is_short=True)
 
     async def ask(
         self,
@@ -350,8 +353,8 @@ class Journal(ABC):
             IntentConflictError: The key belongs to another request.
             OutcomeUnknownError: The key is stored in a row that is damaged.
         """
-        add = Add(draft_from_request(request, merchant, intent, self._keep))
-        begun = await (self._write(add) if connection is None else self._run_within(connection, add.transaction))
+        add = partial(transactions.add, draft_from_request(request, merchant, intent, self._keep))
+        begun = await (self._run(add, is_short=True) if connection is None else self._run_within(connection, add))
         if begun.step is Step.CONFLICT or begun.intent.damaged:
             raise refusal_error(begun)
         return begun.intent.id
@@ -378,7 +381,7 @@ class Journal(ABC):
             before: Only those that have waited since before this aware moment.
         """
         values = {"merchant": merchant, "before": check_moment("before", before)}
-        return await self._run(lambda _: transactions.count_intents(SQL["count_unsent_of"], values))
+        return await self._run(lambda _: transactions.count_intents("count_unsent_of", values))
 
     async def backlog(self) -> Backlog:
         """Return how many intents are in each state but *succeeded* and *rejected*, and what is late."""
@@ -540,7 +543,7 @@ class Journal(ABC):
         """
         values = {"before": check_moment("before", before), "limit": PRUNED_TOGETHER}
         pruned = 0
-        while deleted := len(await self._run(lambda _: transactions.change_intents(SQL["prune"], values))):
+        while deleted := await self._run(lambda _: transactions.change_intents(SQL["prune"], values)):
             pruned += deleted
         return pruned
 

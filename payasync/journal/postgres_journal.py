@@ -1,10 +1,7 @@
 """A journal in a PostgreSQL database, which workers of several machines can share: extra `[postgres]`."""
 
-import json
-import re
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from functools import cache, partial
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -14,16 +11,13 @@ from payasync.credentials import Hidden, Secret
 from payasync.errors import ConfigurationError
 from payasync.journal.drafts import Keep
 from payasync.journal.journal import Journal
-from payasync.journal.rows import COLUMNS, JSON, MOMENTS, intent_of_row, with_columns
-from payasync.journal.transactions import ORDER_OF, Query, Transaction, Write, run_transaction
+from payasync.journal.rows import COLUMNS, JSON, MOMENTS
+from payasync.journal.transactions import ORDER_OF
 from payasync.settings import check_function, invalid_setting
-from payasync.storage import Present, Schema, Upgrade, read_migrations
-from payasync.storage.postgres import CONNECTIONS, NOW, Database
-from payasync.storage.postgres import Transaction as Rows
+from payasync.storage import Present, Schema, Upgrade, read_migrations, with_columns
+from payasync.storage.postgres import CONNECTIONS, Database
+from payasync.storage.transactions import Query, Transaction, Work
 
-SCHEMA: Final = Schema(
-    name="journal", table="payasync_intents", migrations=read_migrations("payasync.journal", "postgres")
-)
 _AS_READ: Final = {
     **dict.fromkeys(JSON, "CAST({0} AS text) AS {0}"),
     **dict.fromkeys(MOMENTS, "CAST(extract(epoch FROM {0}) AS float8) AS {0}"),
@@ -38,6 +32,16 @@ FROM pg_catalog.pg_class AS relation JOIN pg_catalog.pg_namespace AS home ON hom
 WHERE relation.relname = 'payasync_' || 'intents' AND home.nspname = %(home)s"""
 
 T = TypeVar("T")
+
+
+def adapt(statement: str) -> str:
+    """Return a statement that reads what can be read of a damaged row."""
+    return with_columns(statement, _READ).replace(ORDER_OF, _ORDER_OF)
+
+
+SCHEMA: Final = Schema(
+    name="journal", table="payasync_intents", migrations=read_migrations("payasync.journal", "postgres"), adapt=adapt
+)
 
 
 class PostgresJournal(Journal):
@@ -106,18 +110,10 @@ class PostgresJournal(Journal):
         """Finish what was begun, and close all connections. Each later call raises `StorageError`."""
         await self._database.aclose()
 
-    async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
-        return await self._database.run(lambda rows: run_transaction(work(rows.now), partial(_execute, rows)))
+    async def _run(self, work: Work[T], *, is_short: bool = False) -> T:
+        return await self._database.run(work, is_short=is_short)
 
-    async def _write(self, write: Write[T]) -> T:
-        rows = await self._database.run_grouped(_grouped_statement(write.statement), _written(write.values))
-        if rows:
-            write.values["now"] = rows[0]["now"].astimezone(UTC)
-            return write.complete(rows[0]["id"])
-        # A number is repeated, a lease is lost, or another write of the group has failed.
-        return await self._run(write.transaction)
-
-    async def _run_within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
+    async def _run_within(self, connection: Any, work: Work[T]) -> T:
         """Run work in the transaction of a psycopg connection, and return its result.
 
         Raises:
@@ -129,47 +125,19 @@ class PostgresJournal(Journal):
         if connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE:
             rule = "in a transaction (`async with connection.transaction():`), and this one commits by itself"
             raise _refuse_connection(rule)
-        if not self._home:
-            self._home = await self._database.run(_fetch_home)
+        self._home = self._home or await self._database.run(self._find_home)
+        home = await self._database.within(connection, self._find_home)
+        if home != self._home:
+            # The server may have been restarted.
+            self._home = await self._database.run(self._find_home)
+        if home != self._home:
+            raise _refuse_connection("one to the journal's own database")
+        return await self._database.within(connection, work)
 
-        async def within(rows: Rows) -> T:
-            home = await _fetch_home(rows)
-            if home != self._home:
-                # The server may have been restarted.
-                self._home = await self._database.run(_fetch_home)
-            if home != self._home:
-                raise _refuse_connection("one to the journal's own database")
-            return await run_transaction(work(rows.now), partial(_execute, rows))
-
-        return await self._database.within(connection, within)
-
-
-async def _fetch_home(rows: Rows) -> list[dict[str, Any]]:
-    """Return the identity of a database."""
-    return await rows.rows(_HOME, {"home": rows.home})
-
-
-async def _execute(rows: Rows, query: Query) -> list[Any]:
-    found = await rows.rows(postgres_statement(query.statement, query.lock), _written(query.values))
-    return [row[query.column] if query.column else intent_of_row(row) for row in found]
-
-
-def _written(values: Mapping[str, Any]) -> dict[str, Any]:
-    texts = {name: json.dumps(dict(values[name])) for name in JSON if values.get(name) is not None}
-    return {**values, **texts}
-
-
-@cache
-def postgres_statement(statement: str, lock: str) -> str:
-    """Return a statement as psycopg reads it."""
-    text = with_columns(statement, _READ).replace(ORDER_OF, _ORDER_OF)
-    return re.sub(r":(\w+)", r"%(\1)s", text) + f" {lock}"
-
-
-@cache
-def _grouped_statement(statement: str) -> str:
-    """Return a statement that takes the time itself, and returns it."""
-    return postgres_statement(f"{statement}, :now AS now", "").replace("%(now)s", NOW)
+    def _find_home(self, _: datetime) -> Transaction[list[dict[str, Any]]]:
+        """Return the identity of a database."""
+        found: list[dict[str, Any]] = yield Query(_HOME, {"home": self._database.home})
+        return found
 
 
 def _refuse_connection(rule: str) -> ConfigurationError:

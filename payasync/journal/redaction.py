@@ -8,7 +8,7 @@ import orjson
 from attrs import frozen
 
 from payasync.journal.drafts import CUSTOMER
-from payasync.journal.intents import Outcome, from_attributes
+from payasync.journal.intents import Outcome
 from payasync.profile.schema import AnswerShape
 from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, join_path
 from payasync.profile.wire_names import SIGNING
@@ -42,14 +42,13 @@ def redact_outcome(call: Call, reply: Reply, *, whole: bool = False) -> Outcome:
         document = _redactor(call, received).redact(document)
     name = shape.request_id.removeprefix("header:")
     request_id = None if name == shape.request_id else reply.headers.get(name)
-    attributes: dict[str, Any] = {
-        "status": reply.status,
-        "headers": {} if request_id is None else {name: request_id},
-        "body": dumps(document),
-        "verified": reply.verified,
-        "recovered": reply.recovered,
-    }
-    return from_attributes(Outcome, attributes)
+    return Outcome(
+        status=reply.status,
+        headers={} if request_id is None else {name: request_id},
+        body=dumps(document),
+        verified=reply.verified,
+        recovered=reply.recovered,
+    )
 
 
 def redact_text(call: Call, text: str) -> str:

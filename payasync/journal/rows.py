@@ -31,11 +31,6 @@ _TICK: Final = re.compile(r"\A\S+ (?:\d{1,10}(?:\.\d+)?|\d{1,19}e-9)\Z")
 """A duration between two of them can be added to a moment."""
 
 
-def with_columns(statement: str, columns: str) -> str:
-    """Return a statement that reads these columns in place of all."""
-    return re.sub(r"(SELECT|RETURNING) \*(?= FROM payasync_intents|$)", rf"\1 {columns}", statement)
-
-
 def intent_of_row(row: Mapping[str, Any]) -> Intent:
     """Return the intent that stands in a row. If the row is damaged, `Intent.damaged` says how.
 

@@ -1,10 +1,11 @@
 """The transactions of a journal, and their SQL statements; no I/O here."""
 
-from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from math import inf
-from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from operator import attrgetter, itemgetter
+from typing import Any, Final
 
 from attrs import NOTHING, evolve, fields, frozen
 
@@ -28,7 +29,6 @@ from payasync.journal.intents import (
     check_transition,
     doubt_since,
     format_moment,
-    from_attributes,
     match_draft,
     next_idempotency_key,
     next_step,
@@ -39,8 +39,10 @@ from payasync.journal.intents import (
 )
 from payasync.journal.reconcile_policy import UNSENT, Patience
 from payasync.journal.replay import other_service_error
+from payasync.journal.rows import COLUMNS, intent_of_row
 from payasync.profile.wire_names import MERCHANT
 from payasync.storage import Backlog, read_queries
+from payasync.storage.transactions import Query, Transaction, Work
 from payasync.wire.call import number_key
 from payasync.wire.validators import invalid_argument
 
@@ -48,84 +50,45 @@ SQL: Final = read_queries("payasync.journal", "journal")
 ADD: Final = SQL["add"]
 ORDER_OF: Final = "CASE WHEN json_valid(request) THEN json_extract(request, '$.out_trade_no') END"
 """The order of a refund, as the index has it in SQLite."""
-GROUPED: Final = (SQL["settle"], ADD)
-"""The statements of `Write`, in the order in which a group executes them: leases end before new intents are stored."""
-
-FOR_UPDATE: Final = "FOR UPDATE"
-SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
+FOR_UPDATE: Final = " /* FOR UPDATE */"
 PLACED_AGAIN: Final = "its order was placed again"
 INTERRUPTED: Final = "its sender was interrupted"
 
 _LEAST: Final = datetime.min.replace(tzinfo=UTC)
+_DURATIONS: Final = ("lease", "key_sent")
 _OF_DRAFT: Final = tuple(each.name for each in fields(Draft))
+_OF_INTENT: Final = tuple(name for name in COLUMNS if name not in {"id", "created", "updated", *_DURATIONS})
 _FIRST_IN_QUEUE: Final[dict[str, Any]] = {
     **{each.name: each.default for each in fields(Intent) if each.default is not NOTHING},
-    **dict.fromkeys(("operation", "merchant", "hash", "request", "now", "service")),
     "state": "new",
 }
 _FIRST_SEND: Final = {**_FIRST_IN_QUEUE, "state": "sending", "attempts": 1, "fence": 1}
 """The values of `ADD` for a draft that is queued or sent, and the other attributes of the intent that it stores.
 
-`lease` and `key_sent` are durations, or not known. Each write begins with a copy, because a dict that has all its names
-is filled faster than one that grows.
+`lease` and `key_sent` are durations, or not known.
 """
 _OPEN: Final[frozenset[State]] = frozenset({"sending", *ASKED_STATES})
 """The states of a close whose outcome is not known yet."""
 
-T = TypeVar("T")
 
-
-class Query(NamedTuple):
-    """One statement for a database.
-
-    Attributes:
-        statement: One of `SQL`.
-        values: By their names in the statement.
-        lock: How to lock the rows found, unless the whole database is locked anyway.
-        column: The one column to return instead of whole intents.
-    """
-
-    statement: str
-    values: Mapping[str, Any]
-    lock: str = ""
-    column: str = ""
-
-
-Transaction: TypeAlias = Generator[Query, Any, T]
-"""Yields queries, is sent their results, and is committed at its end."""
-
-
-async def run_transaction(transaction: Transaction[T], execute: Callable[[Query], Awaitable[Any]]) -> T:
-    """Run a transaction to its end, and return its result.
-
-    Args:
-        transaction: The transaction.
-        execute: Returns the result of one query.
-    """
-    try:
-        query = next(transaction)
-        while True:
-            query = transaction.send(await execute(query))
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
-def find_intents(statement: str, values: Mapping[str, Any], lock: str = "") -> Transaction[Intents]:
+def find_intents(statement: str, values: Mapping[str, Any]) -> Transaction[Intents]:
     """Return the intents that a statement finds."""
-    found: Intents = yield Query(statement, values, lock)
-    return found
+    return [intent_of_row(row) for row in (yield Query(statement, values))]
 
 
-def change_intents(statement: str, values: Mapping[str, Any]) -> Transaction[Sequence[int]]:
-    """Return the numbers of the intents that a statement has stored, changed or deleted."""
-    found: Sequence[int] = yield Query(statement, values, column="id")
-    return found
+def change_intents(statement: str, values: Mapping[str, Any]) -> Transaction[int]:
+    """Return how many intents a statement has changed or deleted."""
+    return len((yield Query(statement, values)))
+
+
+def _read_column(name: str, statement: str, values: Mapping[str, Any]) -> Transaction[list[Any]]:
+    """Return one column of the rows that a statement finds."""
+    return [row[name] for row in (yield Query(SQL[statement], values))]
 
 
 def count_intents(statement: str, values: Mapping[str, Any]) -> Transaction[int]:
     """Return how many intents a statement counts."""
-    (count,) = yield Query(statement, values, column="count")
+    (count,) = yield from _read_column("count", statement, values)
     return int(count)
 
 
@@ -151,12 +114,13 @@ def bind_service(merchant: str, binding: ServiceBinding | None) -> Transaction[N
     """
     if binding is None:
         return
-    known = Query(SQL["service"], {"merchant": merchant}, column="service")
-    stored: Sequence[str] = yield known
+    values = {"merchant": merchant, "service": binding.service}
+    stored = yield from _read_column("service", "service", values)
     if not stored:
         # Of two processes that come together, one waits here for the other.
-        values = {"merchant": merchant, "service": binding.service}
-        stored = (yield Query(SQL["bind"], values, column="service")) or (yield known)
+        stored = yield from _read_column("service", "bind", values)
+    if not stored:
+        stored = yield from _read_column("service", "service", values)
     if stored[0] != binding.service:
         raise other_service_error(merchant, stored[0], binding.service, binding.journal)
 
@@ -169,134 +133,70 @@ def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Seque
         new: The new address.
         unused: Move the service only if it has done nothing yet.
     """
-    if unused and (done := (yield from change_intents(SQL["done_there"], {"old": old}))):
+    if unused and (done := (yield from _read_column("id", "done_there", {"old": old}))):
         rule = "a real service, or a sandbox that has done no write"
         why = f"intent {done[0]} was done there, or may have been. Use a new journal for the real service"
         raise InvalidArgumentError(f"old must be {rule}: {why}", field="old", rule=rule, value=old)
-    merchants: Sequence[str] = yield Query(SQL["move"], {"old": old, "new": new}, column="merchant")
-    services: Sequence[str] = yield Query(SQL["services"], {}, column="service")
-    return merchants, services
+    merchants = yield from _read_column("merchant", "move", {"old": old, "new": new})
+    return merchants, (yield from _read_column("service", "services", {}))
 
 
-class Write(Generic[T]):
-    """A transaction that one statement usually completes: all that a journalled call needs, if nothing goes wrong.
+def _store_draft(
+    draft: Draft, binding: ServiceBinding | None, values: Mapping[str, Any], now: datetime
+) -> Transaction[tuple[BeginResult, bool]]:
+    """Store a draft as an intent, unless intents that have one of its keys are stored already.
 
-    Attributes:
-        statement: One of `GROUPED`. If it changes nothing, the transaction goes on with `otherwise`.
-        values: By their names in the statement. `now` is set when the transaction begins.
+    Return what follows, and whether the draft only repeats a stored intent that can be used.
     """
-
-    # Not a generator: many writes may wait for a commit, and a generator each would take more time and memory.
-    # Not an `ABC`, which would make `isinstance` four times slower: `abstractmethod` is for type checkers.
-    __slots__ = ("values",)
-    statement: ClassVar[str]
-    values: dict[str, Any]
-
-    @abstractmethod
-    def complete(self, intent_id: int) -> T:
-        """Return the result, if the statement has changed the row of an intent. This executes nothing."""
-
-    @abstractmethod
-    def otherwise(self) -> Transaction[T]:
-        """Return the rest of the transaction, if the statement has changed nothing."""
-
-    def transaction(self, now: datetime) -> Transaction[T]:
-        """Return the whole transaction, which begins at a moment."""
-        self.values["now"] = now
-        changed = yield from change_intents(self.statement, self.values)
-        return self.complete(changed[0]) if changed else (yield from self.otherwise())
+    values = {**values, "service": binding.service if binding else None}
+    values |= zip(_OF_DRAFT, attrgetter(*_OF_DRAFT)(draft), strict=True)
+    while True:
+        # Written before anything is read: of two processes that come together, one waits here for the other.
+        if stored := (yield Query(ADD, values, is_first=True)):
+            return BeginResult(Step.SEND, _intent_of(values, stored[0]["id"], stored[0].get("now", now))), False
+        yield from bind_service(draft.merchant, binding)
+        if found := (yield from find_intents(SQL["matching"], values)):
+            begun = yield from _recheck_close(match_draft(draft, found, now), now)
+            return begun, not (begun.step is Step.CONFLICT or begun.intent.damaged)
+        # The stored intent was deleted in the meantime, or the merchant had no service yet.
 
 
-class _StoreDraft(Write[BeginResult]):
-    """Stores a draft as an intent, unless intents that have one of its keys are stored already."""
-
-    __slots__ = ("binding",)
-    # Written before anything is read: of two processes that come together, one waits here for the other.
-    statement: ClassVar[str] = ADD
-    binding: ServiceBinding | None
-
-    def __init__(self, draft: Draft, binding: ServiceBinding | None, first: dict[str, Any]) -> None:
-        self.binding = binding
-        self.values: dict[str, Any] = first.copy()
-        # An `Intent` is a `Draft`, too. Its other attributes belong to another write.
-        self.values |= vars(draft) if type(draft) is Draft else {name: getattr(draft, name) for name in _OF_DRAFT}
-        if binding is not None:
-            self.values["service"] = binding.service
-
-    @property
-    def draft(self) -> Draft:
-        """The draft, made again: few writes need it, and many that wait would each hold it."""
-        return from_attributes(Draft, {name: self.values[name] for name in _OF_DRAFT})
-
-    def complete(self, intent_id: int) -> BeginResult:
-        return BeginResult(Step.SEND, _intent_of(self.values, intent_id))
-
-    def otherwise(self) -> Transaction[BeginResult]:
-        now, draft = self.values["now"], self.draft
-        yield from bind_service(draft.merchant, self.binding)
-        found = yield from find_intents(SQL["matching"], vars(draft), FOR_UPDATE)
-        if not found:  # the stored intent was deleted in the meantime, or the merchant had no service yet
-            return (yield from self.transaction(now))
-        begun = yield from _recheck_close(match_draft(draft, found, now), now)
-        unusable = begun.step is Step.CONFLICT or begun.intent.damaged
-        return begun if unusable else (yield from self._repeat(begun))
-
-    @abstractmethod
-    def _repeat(self, begun: BeginResult) -> Transaction[BeginResult]:
-        """Return what follows if the draft repeats a stored intent."""
-
-
-def _intent_of(values: dict[str, Any], intent_id: int) -> Intent:
+def _intent_of(values: Mapping[str, Any], intent_id: int, began: datetime) -> Intent:
     """Return the intent that `ADD` has stored with these values."""
-    intent = from_attributes(Intent, values)
-    attributes = vars(intent)
-    del attributes["service"]
-    now, lease, key_sent = attributes.pop("now"), attributes["lease"], attributes["key_sent"]
-    attributes["id"] = intent_id
-    attributes["created"] = attributes["updated"] = now
-    attributes["lease"] = None if lease is None else now + lease
-    attributes["key_sent"] = None if key_sent is None else now + key_sent
-    return intent
+    now = began.astimezone(UTC)
+    lease, key_sent = (None if values[name] is None else now + values[name] for name in _DURATIONS)
+    facts = dict(zip(_OF_INTENT, itemgetter(*_OF_INTENT)(values), strict=True))
+    return Intent(id=intent_id, created=now, updated=now, lease=lease, key_sent=key_sent, **facts)
 
 
-class Begin(_StoreDraft):
-    """Stores an intent as *sending*, unless a stored intent with one of its keys forbids it."""
-
-    __slots__ = ()
-
-    def __init__(self, draft: Draft, binding: ServiceBinding | None, lease: float, tick: str | None = None) -> None:
-        super().__init__(draft, binding, _FIRST_SEND)
-        self.values["lease"] = timedelta(seconds=lease)
-        self.values["tick"] = tick
-        if draft.idempotency_key is not None:
-            self.values["key_sent"], self.values["key_tick"] = timedelta(), tick
-
-    def _repeat(self, begun: BeginResult) -> Transaction[BeginResult]:
-        draft, values = self.draft, self.values
-        if draft.intent is not None:
-            yield from change_intents(SQL["set_intent"], {"id": begun.intent.id, "intent": draft.intent})
-        until = values["now"] + values["lease"]
-        facts = {"now": values["now"], "until": until, "tick": values["tick"], "named": draft.named}
-        return (yield from _send(begun, facts, draft.idempotency_key))
+def begin(
+    draft: Draft, binding: ServiceBinding | None, lease: float, tick: str | None, now: datetime
+) -> Transaction[BeginResult]:
+    """Store an intent as *sending*, unless a stored intent with one of its keys forbids it."""
+    lasts, key = timedelta(seconds=lease), draft.idempotency_key
+    values = {**_FIRST_SEND, "lease": lasts, "tick": tick}
+    if key is not None:
+        values |= {"key_sent": timedelta(), "key_tick": tick}
+    begun, repeats = yield from _store_draft(draft, binding, values, now)
+    if not repeats:
+        return begun
+    if draft.intent is not None:
+        yield from change_intents(SQL["set_intent"], {"id": begun.intent.id, "intent": draft.intent})
+    facts = {"now": now, "until": now + lasts, "tick": tick, "named": draft.named}
+    return (yield from _send(begun, facts, key))
 
 
-class Add(_StoreDraft):
-    """Stores an intent as *new*.
+def add(draft: Draft, now: datetime) -> Transaction[BeginResult]:
+    """Store an intent as *new*.
 
     An intent that is stored already is queued from now on, and keeps its state. Only a rejected intent becomes *new*
     again, so that a search for unsent intents finds it.
     """
-
-    __slots__ = ()
-
-    def __init__(self, draft: Draft) -> None:
-        super().__init__(draft, None, _FIRST_IN_QUEUE)
-
-    def _repeat(self, begun: BeginResult) -> Transaction[BeginResult]:
-        draft = self.draft
-        queued = {"id": begun.intent.id, "intent": draft.intent, "request": draft.request, "now": self.values["now"]}
+    begun, repeats = yield from _store_draft(draft, None, _FIRST_IN_QUEUE, now)
+    if repeats:
+        queued = {"id": begun.intent.id, "intent": draft.intent, "request": draft.request, "now": now}
         yield from change_intents(SQL["queue"], queued)
-        return begun
+    return begun
 
 
 def claim(
@@ -350,7 +250,7 @@ def _end_close(
     """Reject the recorded close of an order that is placed again: the next close is sent, under a new key."""
     ended: Intents = []
     about = values_to_find(CLOSE_ORDER.name, placed.reference or "", placed.merchant)
-    for each in (yield from find_intents(SQL["find"], about, FOR_UPDATE)):
+    for each in (yield from find_intents(SQL["find"] + FOR_UPDATE, about)):
         if each.state in {"succeeded", *states}:
             values = {"id": each.id, "state": "rejected", "reason": PLACED_AGAIN, "now": now, "queued": queued}
             ended += yield from find_intents(SQL["resolve"], values)
@@ -381,8 +281,17 @@ def note_used(held: Intent, now: datetime) -> Transaction[bool]:
     return bool((yield from change_intents(SQL["note_used"], values)))
 
 
-class Settle(Write[bool]):
-    """Records the new state of an intent, if the lease is still valid.
+def settle(
+    held: Intent,
+    state: State,
+    *,
+    outcome: str | None = None,
+    reason: str = "",
+    due: datetime | None = None,
+    tick: str | None = None,
+    answered: bool = False,
+) -> Work[bool]:
+    """Return a transaction that records the new state of an intent, and returns whether the lease was still valid.
 
     While the lease is valid, the state is the one that the holder read, because each change of state ends the lease. If
     an intent was queued during its direct call, and is then rejected, it becomes *new*, because its worker had to wait.
@@ -390,53 +299,32 @@ class Settle(Write[bool]):
     Raises:
         InvalidArgumentError: That state cannot follow.
     """
+    check_transition(held.state, state)
+    if state == "sending":
+        rule = "a state that ends the lease: to send an unknown intent again, call claim() with its fence"
+        raise invalid_argument("state", rule, state)
+    # The caller knows that it was not done, and may have paid in another way: a task that is left sends nothing.
+    queued = not (state == "rejected" and (held.state in ASKED_STATES or outcome is not None))
+    again = state == "rejected" and held.state == "sending" and not held.queued
+    values = {
+        "id": held.id,
+        "fence": held.fence,
+        "state": state,
+        "queued": queued or again,
+        "again": again,
+        "answered": answered,
+        # The end of a send that had an effect comes with a response, or by a query.
+        "ineffective": int(held.state == "sending" and state in {"rejected", "new"} and outcome is None),
+        "outcome": outcome,
+        "reason": reason,
+        "due": due,
+        "tick": tick,
+    }
+    return partial(_settle, values)
 
-    __slots__ = ()
-    statement: ClassVar[str] = SQL["settle"]
 
-    def __init__(
-        self,
-        held: Intent,
-        state: State,
-        *,
-        outcome: str | None = None,
-        reason: str = "",
-        due: datetime | None = None,
-        tick: str | None = None,
-        answered: bool = False,
-    ) -> None:
-        check_transition(held.state, state)
-        if state == "sending":
-            rule = "a state that ends the lease: to send an unknown intent again, call claim() with its fence"
-            raise invalid_argument("state", rule, state)
-        # The caller knows that it was not done, and may have paid in another way: a task that is left sends nothing.
-        queued = not (state == "rejected" and (held.state in ASKED_STATES or outcome is not None))
-        again = state == "rejected" and held.state == "sending" and not held.queued
-        self.values: dict[str, Any] = {
-            "id": held.id,
-            "fence": held.fence,
-            "state": state,
-            "queued": queued or again,
-            "again": again,
-            "answered": answered,
-            # The end of a send that had an effect comes with a response, or by a query.
-            "ineffective": int(held.state == "sending" and state in {"rejected", "new"} and outcome is None),
-            "outcome": outcome,
-            "reason": reason,
-            "due": due,
-            "tick": tick,
-            "now": None,
-        }
-
-    def complete(self, intent_id: int) -> bool:
-        """Return that the lease was valid."""
-        del intent_id
-        return True
-
-    def otherwise(self) -> Transaction[bool]:
-        """Return that the lease is lost."""
-        yield from ()
-        return False
+def _settle(values: Mapping[str, Any], _: datetime) -> Transaction[bool]:
+    return bool((yield Query(SQL["settle"], values, is_first=True)))
 
 
 def postpone(held: Intent, due: datetime, facts: Mapping[str, Any]) -> Transaction[bool]:
@@ -461,7 +349,7 @@ def ask(
     due = {"by": now if before is None else min(now, before), "merchant": merchant, "limit": limit}
     values = {"now": now, "until": now + timedelta(seconds=lease), "interrupted": INTERRUPTED}
     leased: Intents = []
-    for each in (yield from find_intents(SQL["due_of_all"] if merchant is None else SQL["due"], due, SKIP_LOCKED)):
+    for each in (yield from find_intents(SQL["due_of_all" if merchant is None else "due"], due)):
         sent_at, since = _in_doubt_since(each, now, tick)
         known = each.sent_at if each.state == "accepted" else sent_at
         changes = {"sent_at": known, "tick": since, "key_sent": _key_sent(each, now, tick)}
@@ -527,15 +415,15 @@ def backlog(now: datetime) -> Transaction[Backlog]:
     counts: dict[str, int] = {}
     for state in STATES:
         if state not in END_STATES:
-            counts[state] = yield from count_intents(SQL["count"], {"state": state})
-    interrupted = yield from count_intents(SQL["count_interrupted"], {"now": now})
+            counts[state] = yield from count_intents("count", {"state": state})
+    interrupted = yield from count_intents("count_interrupted", {"now": now})
     counts["sending"] -= interrupted
     counts["unknown"] += interrupted
-    unsent = yield from count_intents(SQL["count_unsent"], {"before": now - UNSENT})
+    unsent = yield from count_intents("count_unsent", {"before": now - UNSENT})
     patience = Patience()
     silent = {"questions": patience.questions, "before": now - timedelta(seconds=patience.give_up)}
-    accepted = yield from count_intents(SQL["count_without_news"], silent)
-    unsettled = yield from count_intents(SQL["count_unsettled"], {"now": now})
+    accepted = yield from count_intents("count_without_news", silent)
+    unsettled = yield from count_intents("count_unsettled", {"now": now})
     unknown = yield from find_intents(SQL["oldest"], {"now": now})
     due = yield from next_due(None)
     return Backlog(
@@ -623,7 +511,7 @@ def apply_state_report(report: StateReport, now: datetime) -> Transaction[tuple[
     changed: Intents = []
     others: list[tuple[Intent, str]] = []
     about = values_to_find(report.write.name, report.reference, report.merchant)
-    for each in (yield from find_intents(SQL["find"], about, FOR_UPDATE)):
+    for each in (yield from find_intents(SQL["find"] + FOR_UPDATE, about)):
         stands = state_now(each, now)
         placed = (yield from _place_of(each)) if report.write == CLOSE_ORDER else None
         after = _state_by_report(each, stands, report.claim, times_placed(placed, each) if placed else each.sends)
@@ -660,7 +548,7 @@ def _state_by_report(stored: Intent, stands: State, claim: Claim, sends: int) ->
 
 
 def _lock_intent(intent_id: int) -> Transaction[Intent]:
-    found = yield from find_intents(SQL["intent"], {"id": intent_id}, FOR_UPDATE)
+    found = yield from find_intents(SQL["intent"] + FOR_UPDATE, {"id": intent_id})
     if not found:
         raise invalid_argument("intent_id", "the number of an intent in the journal", intent_id)
     return found[0]

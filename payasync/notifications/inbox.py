@@ -3,17 +3,19 @@
 import json
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Literal, TypeVar, get_args
 
 from attrs import evolve, field, fields, frozen
 
+from payasync.clocks import utc_moment
 from payasync.notifications.notification import HELD, OF_ANOTHER
 from payasync.storage import Backlog, Upgrade, check_moment, check_number, read_queries
+from payasync.storage.transactions import Query, Transaction, Work
 from payasync.wire.validators import invalid_argument
 
 State = Literal["pending", "leased", "done", "dead", "parked", "held", "superseded"]
@@ -159,8 +161,6 @@ MAX_AHEAD: Final = 60.0
 SQL: Final = read_queries("payasync.notifications", "inbox")
 
 T = TypeVar("T")
-Statements: TypeAlias = Generator[tuple[str, Mapping[str, Any]], list[dict[str, Any]], T]
-"""Yields statements with their values, and is sent the rows of each; when it ends, it is committed."""
 
 
 class Inbox(ABC):
@@ -176,11 +176,11 @@ class Inbox(ABC):
     """When a claim last compared the clock with what is stored."""
 
     @abstractmethod
-    async def _run(self, work: Callable[[datetime], Statements[T]], *keys: str | None) -> T:
+    async def _run(self, work: Work[T], *keys: str | None) -> T:
         """Run a transaction, and return its result after the commit.
 
         Args:
-            work: Begins the transaction at a time. It is called again if transactions conflict.
+            work: Begins the transaction.
             keys: No other transaction with one of these keys runs at the same time.
         """
 
@@ -212,7 +212,7 @@ class Inbox(ABC):
         """
         return await self._run(lambda _: self._mark(claim, handler, as_copy=as_copy))
 
-    def _mark(self, claim: Claim, handler: str, *, as_copy: bool = False) -> Statements[bool | None]:
+    def _mark(self, claim: Claim, handler: str, *, as_copy: bool = False) -> Transaction[bool | None]:
         added = yield from _change(claim, SQL["add_fact"], name=_word(handler), state="leased")
         if as_copy and not added:
             return None if (yield from _change(claim, SQL["is_leased"])) else False
@@ -279,7 +279,7 @@ class Inbox(ABC):
         key = claim.event.key if state == "held" else None
         return await self._run(partial(self._finish, claim, handler, values), key)
 
-    def _finish(self, claim: Claim, handler: str, values: Mapping[str, Any], now: datetime) -> Statements[bool]:
+    def _finish(self, claim: Claim, handler: str, values: Mapping[str, Any], now: datetime) -> Transaction[bool]:
         """End a lease. A handled event supersedes held ones of its key; a held one gives way to the next of its key."""
         state = values["state"]
         is_last = bool(handler) and state == "done"
@@ -287,14 +287,14 @@ class Inbox(ABC):
             yield from _change(claim, self._mark_handled, handler=handler)
         elif handler:
             yield from self._mark(claim, handler)
-        ended = yield SQL["finish"], {"id": claim.event.id, "fence": claim.fence, **values}
+        ended = yield Query(SQL["finish"], {"id": claim.event.id, "fence": claim.fence, **values})
         if is_last and ended and ended[0]["is_known"]:
             yield from _change(claim, SQL["add_fact"], name=_word(handler), state=state)
         # A reason says why an event is done that was not handled.
         if ended and ended[0]["others"] and state != "pending" and not (state == "done" and values["reason"]):
-            yield SQL["supersede"], {"id": claim.event.id, "now": now}
+            yield Query(SQL["supersede"], {"id": claim.event.id, "now": now})
         if ended and state == "held":
-            yield SQL["release"], {"id": claim.event.id, "now": now}
+            yield Query(SQL["release"], {"id": claim.event.id, "now": now})
         return bool(ended)
 
     async def next_due(self) -> float | None:
@@ -359,59 +359,63 @@ class Inbox(ABC):
         """Finish what has begun, and close the inbox; any later call raises `StorageError`."""
 
 
-def _add(received: Mapping[str, Any], now: datetime) -> Statements[Added]:
+def _add(received: Mapping[str, Any], now: datetime) -> Transaction[Added]:
     values: dict[str, Any] = {**received, "only": False, "state": "pending", "reason": "", "due": now}
-    if not values["held"] and (yield SQL["add"], {**values, "only": True}):
+    if not values["held"] and (yield Query(SQL["add"], {**values, "only": True})):
         return Added.NEW
-    same = yield SQL["same_key"], values
+    same = yield Query(SQL["same_key"], values)
     others = [each for each in same if each["has_key"]]
     # Of those that wait for a query, each may be about another send. Any further one is a copy.
     if any(other["digest"] == values["digest"] for other in others) or len(same) - len(others) >= values["sends"]:
         return Added.AGAIN
     if reason := values["held"]:
-        same = yield SQL["same_key"], {**values, "key": values["key"].removeprefix(HELD)}
+        same = yield Query(SQL["same_key"], {**values, "key": values["key"].removeprefix(HELD)})
         if any(other["state"] == "done" and other["digest"] == values["digest"] for other in same):
             return Added.AGAIN
-        yield SQL["add"], {**values, "state": "held", "reason": reason, "due": None}
+        yield Query(SQL["add"], {**values, "state": "held", "reason": reason, "due": None})
         return Added.HELD
     # An event that a handler or `expect` has seen, and that is held since, does not block a later one.
     blocking = (other["id"] for other in others if other["state"] != "held" or not other["attempts"])
     first = min(blocking, default=None)
     if first is None:
-        yield SQL["add"], values
+        yield Query(SQL["add"], values)
         return Added.NEW
     reason = f"event {first} came with the same key and another body"
-    yield SQL["add"], {**values, "state": "held", "reason": reason, "due": None}
+    yield Query(SQL["add"], {**values, "state": "held", "reason": reason, "due": None})
     return Added.CONFLICT
 
 
 def _claim(
     limit: int, lease: timedelta, compared_at: datetime, now: datetime
-) -> Statements[tuple[list[Claim], datetime]]:
+) -> Transaction[tuple[list[Claim], datetime]]:
     if not 0 <= (now - compared_at).total_seconds() <= MAX_AHEAD:  # else no clock was set back by much more
-        yield SQL["begin_anew"], {"ahead": now + timedelta(seconds=MAX_AHEAD)}
+        yield Query(SQL["begin_anew"], {"ahead": now + timedelta(seconds=MAX_AHEAD)})
         compared_at = now
-    ids = [row["id"] for row in (yield SQL["due"], {"limit": limit})]
-    rows = (yield SQL["lease"], {"ids": json.dumps(ids), "until": now + lease}) if ids else ()
+    ids = [row["id"] for row in (yield Query(SQL["due"], {"limit": limit}))]
+    rows = (yield Query(SQL["lease"], {"ids": json.dumps(ids), "until": now + lease})) if ids else ()
     return ((yield from _claims(ids, rows)) if ids else []), compared_at
 
 
-def _claims(ids: list[int], rows: Sequence[dict[str, Any]] = ()) -> Statements[list[Claim]]:
+def _claims(ids: list[int], rows: Sequence[dict[str, Any]] = ()) -> Transaction[list[Claim]]:
     """Return the leases on leased events, with what others of their keys and facts say; `rows` say if there are any."""
     handled, known = defaultdict[str, set[str]](set), defaultdict[int, dict[str | None, bool]](dict)
     if not rows or any(row["others"] for row in rows):
-        rows = yield SQL["not_done"], {"ids": json.dumps(ids)}
-        for mark in (yield SQL["known"], {"ids": json.dumps(ids)}):
+        rows = yield Query(SQL["not_done"], {"ids": json.dumps(ids)})
+        for mark in (yield Query(SQL["known"], {"ids": json.dumps(ids)})):
             known[mark["id"]][mark["handler"]] = bool(mark["verified"]) or known[mark["id"]].get(mark["handler"], False)
     for row in rows:
-        handled[row["key"]].update(row["handled"])
-    found: dict[int, dict[str, Any]] = {row["id"]: {**row, "handled": handled[row["key"]]} for row in rows}
-    return [Claim(event=_event(row), fence=row["fence"], known=known[row["id"]]) for row in map(found.get, ids) if row]
+        handled[row["key"]] |= _event(row).handled
+    found = {row["id"]: row for row in rows}
+    return [
+        Claim(event=_event(row, handled=handled[row["key"]]), fence=row["fence"], known=known[row["id"]])
+        for row in map(found.get, ids)
+        if row
+    ]
 
 
-def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:
+def _change(claim: Claim, statement: str, **values: Any) -> Transaction[bool]:
     """Change a leased event; return whether the lease was still held."""
-    return bool((yield statement, {"id": claim.event.id, "fence": claim.fence, **values}))
+    return bool((yield Query(statement, {"id": claim.event.id, "fence": claim.fence, **values})))
 
 
 def _word(handler: str) -> str:
@@ -419,56 +423,70 @@ def _word(handler: str) -> str:
     return handler.partition(" ")[0]
 
 
-def _own(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
-    yield SQL["same_fact"], {"id": claim.event.id, **values}  # so that none of them is leased until this is stored
+def _own(claim: Claim, values: Mapping[str, Any]) -> Transaction[bool]:
+    yield Query(
+        SQL["same_fact"], {"id": claim.event.id, **values}
+    )  # so that none of them is leased until this is stored
     return (yield from _change(claim, SQL["own"], **values))
 
 
-def _is_copy(claim: Claim, values: Mapping[str, Any]) -> Statements[bool]:
-    others = [each for each in (yield SQL["same_key"], values) if each["has_key"] and each["id"] != claim.event.id]
+def _is_copy(claim: Claim, values: Mapping[str, Any]) -> Transaction[bool]:
+    others = [
+        each for each in (yield Query(SQL["same_key"], values)) if each["has_key"] and each["id"] != claim.event.id
+    ]
     return any(each["state"] == "done" or each["digest"] == claim.event.digest for each in others)
 
 
-def _next_due(now: datetime) -> Statements[float | None]:
-    ((due,),) = [row.values() for row in (yield SQL["next_due"], {})]
-    return None if due is None else (due - now).total_seconds()
+def _next_due(now: datetime) -> Transaction[float | None]:
+    (row,) = yield Query(SQL["next_due"], {})
+    return None if row["due"] is None else (_moment(row["due"]) - now).total_seconds()
 
 
-def _backlog(now: datetime) -> Statements[Backlog]:
+def _backlog(now: datetime) -> Transaction[Backlog]:
     counts = {each: 0 for each in (*STATES, "another_merchant") if each not in ENDS - REPLAYABLE}
-    counts |= {row["state"]: row["count"] for row in (yield SQL["counts"], {})}
-    oldest = [_event(row).received_at for row in (yield SQL["oldest"], {})]
+    counts |= {row["state"]: row["count"] for row in (yield Query(SQL["counts"], {}))}
+    oldest = [_event(row).received_at for row in (yield Query(SQL["oldest"], {}))]
     wait = yield from _next_due(now)
     age = (now - oldest[0]).total_seconds() if oldest else 0.0
     return Backlog(counts=counts, oldest=max(0.0, age), overdue=max(0.0, -(wait or 0.0)))
 
 
-def _events(values: Mapping[str, Any]) -> Statements[list[InboxEvent]]:
-    rows = yield SQL["events"] if values["state"] is None else SQL["events_of_state"], values
+def _events(values: Mapping[str, Any]) -> Transaction[list[InboxEvent]]:
+    rows = yield Query(SQL["events" if values["state"] is None else "events_of_state"], values)
     return [_event(row) for row in rows]
 
 
-def _replay(values: Mapping[str, Any]) -> Statements[bool]:
-    return bool((yield SQL["replay"], values))
+def _replay(values: Mapping[str, Any]) -> Transaction[bool]:
+    return bool((yield Query(SQL["replay"], values)))
 
 
-def _rename_and_replay(values: Mapping[str, Any]) -> Statements[bool]:
-    return bool((yield SQL["rename"], values)) and (yield from _replay(values))
+def _rename_and_replay(values: Mapping[str, Any]) -> Transaction[bool]:
+    return bool((yield Query(SQL["rename"], values))) and (yield from _replay(values))
 
 
-def _forget(values: Mapping[str, Any]) -> Statements[tuple[int, int]]:
+def _forget(values: Mapping[str, Any]) -> Transaction[tuple[int, int]]:
     """Return how many events were deleted, with their facts, and of how many others only the key is left."""
-    deleted = yield SQL["forget"], values
+    deleted = yield Query(SQL["forget"], values)
     if facts := sorted({each["fact"] for each in deleted} - {None}):
-        yield SQL["forget_facts"], {**values, "facts": json.dumps(facts, ensure_ascii=False)}
-    return len(deleted), len((yield SQL["empty"], values))
+        yield Query(SQL["forget_facts"], {**values, "facts": json.dumps(facts, ensure_ascii=False)})
+    return len(deleted), len((yield Query(SQL["empty"], values)))
 
 
-_RECEIVED, _COLUMNS = (tuple(each.name for each in fields(kind)) for kind in (Received, InboxEvent))
+_RECEIVED, _ATTRIBUTES = (tuple(each.name for each in fields(kind)) for kind in (Received, InboxEvent))
+COLUMNS: Final = (*_ATTRIBUTES, "fence")
+"""The columns that are read."""
 
 
-def _event(row: Mapping[str, Any]) -> InboxEvent:
-    return InboxEvent(**{name: row[name] for name in _COLUMNS})
+def _event(row: Mapping[str, Any], **changed: Any) -> InboxEvent:
+    """Return the event that stands in a row. SQLite has numbers for moments and truth, and texts for JSON."""
+    facts = {name: row[name] for name in _ATTRIBUTES} | changed
+    facts |= {name: json.loads(facts[name]) for name in ("headers", "handled") if isinstance(facts[name], str)}
+    facts |= {name: bool(facts[name]) for name in ("weak", "verified")}
+    return InboxEvent(**facts | {name: _moment(facts[name]) for name in ("received_at", "due", "event_time")})
+
+
+def _moment(value: Any) -> Any:
+    return utc_moment(value) if isinstance(value, int | float) else value
 
 
 def _values(received: Received) -> dict[str, Any]:

@@ -1,26 +1,20 @@
 """An inbox in a PostgreSQL database, which several machines can share: extra `[postgres]`."""
 
 import json
-import re
 from collections.abc import Callable
 from datetime import datetime
-from functools import cache
+from functools import partial
 from typing import Final, TypeVar
 
 from payasync.credentials import Hidden, Secret
-from payasync.notifications.inbox import Inbox, Statements
+from payasync.notifications.inbox import SQL, Inbox
 from payasync.storage import Schema, Upgrade, read_migrations
-from payasync.storage.postgres import CONNECTIONS, Database, Transaction, escape_text
+from payasync.storage.postgres import CONNECTIONS, Database, escape_text
+from payasync.storage.transactions import Query, Transaction, Work
 
 SCHEMA: Final = Schema(
     name="inbox", table="payasync_events", migrations=read_migrations("payasync.notifications", "postgres")
 )
-_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('payasync_events:' || value, 0)) FROM json_each(:keys)"
-"""Without it, two concurrent bodies with one key would both be the first; it ends with the transaction."""
-_MARK: Final = """
-UPDATE payasync_events SET handled = array_append(array_remove(handled, :handler), :handler)
-WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""
-
 T = TypeVar("T")
 
 
@@ -42,7 +36,7 @@ class PostgresInbox(Inbox):
             if the tables belong to another program or a newer payasync, or cannot be created.
     """
 
-    _mark_handled = _MARK
+    _mark_handled = SQL["mark_in_postgres"]
 
     def __init__(
         self,
@@ -68,25 +62,13 @@ class PostgresInbox(Inbox):
         """Finish what has begun, and close all connections; any later call raises `StorageError`."""
         await self._database.aclose()
 
-    async def _run(self, work: Callable[[datetime], Statements[T]], *keys: str | None) -> T:
-        async def execute(transaction: Transaction) -> T:
-            # They are locked in one order, so that no two transactions wait for each other.
-            if given := sorted(map(escape_text, filter(None, keys))):
-                await transaction.rows(to_psycopg(_LOCK), {"keys": json.dumps(given, ensure_ascii=False)})
-            statements = work(transaction.now)
-            try:
-                statement, values = next(statements)
-                while True:
-                    statement, values = statements.send(await transaction.rows(to_psycopg(statement), values))
-            except StopIteration as end:
-                result: T = end.value
-                return result
-
-        return await self._database.run(execute)
+    async def _run(self, work: Work[T], *keys: str | None) -> T:
+        return await self._database.run(partial(_run_locked, work, keys))
 
 
-@cache
-def to_psycopg(statement: str) -> str:
-    """Return a statement as psycopg reads it, with the row locks that SQLite takes for comments."""
-    statement = re.sub(r"/\* (FOR [^*]+) \*/", r"\1", re.sub(r":(\w+)", r"%(\1)s", statement))
-    return statement.replace("json_each(", "json_array_elements_text(")
+def _run_locked(work: Work[T], keys: tuple[str | None, ...], now: datetime) -> Transaction[T]:
+    """Run a transaction while no other one has one of its keys."""
+    # They are locked in one order, so that no two transactions wait for each other.
+    if given := sorted(map(escape_text, filter(None, keys))):
+        yield Query(SQL["lock"], {"keys": json.dumps(given, ensure_ascii=False)})
+    return (yield from work(now))

@@ -1,31 +1,35 @@
 """An inbox in one SQLite file, which several processes of one machine can share."""
 
-import json
 import os
-import sqlite3
 from collections.abc import Callable
-from datetime import datetime
-from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from payasync.clocks import utc_moment, wall_time
-from payasync.notifications.inbox import Inbox, Statements
-from payasync.storage import Schema, Upgrade, read_migrations
+from payasync.notifications.inbox import COLUMNS, SQL, Inbox
+from payasync.storage import Schema, Upgrade, read_migrations, with_columns
 from payasync.storage.sqlite import SqliteFile
-from payasync.storage.sqlite_statement import fetch_rows, with_indexes
+from payasync.storage.transactions import Work
 from payasync.storage.writer_thread import Executor, WriterThread
 
 APPLICATION: Final = 0x50617969
 """`Payi`: the application id in the header of the file."""
-SCHEMA: Final = Schema(
-    name="inbox", application=APPLICATION, migrations=read_migrations("payasync.notifications", "sqlite")
-)
-_MARK: Final = """
-INSERT INTO handled SELECT id, :handler FROM events WHERE id = :id AND state = 'leased' AND fence = :fence
-ON CONFLICT DO UPDATE SET handler = excluded.handler RETURNING event"""
-_HANDLERS: Final = "SELECT event, handler FROM handled WHERE event IN (SELECT value FROM json_each(:ids))"
+_HANDLED: Final = "(SELECT json_group_array(handler) FROM handled WHERE event = 0 + events.id) AS handled"
+"""RETURNING would search a whole index for a column's value, and looks up what is computed."""
+_READ: Final = ", ".join([*(name for name in COLUMNS if name != "handled"), _HANDLED])
 
 T = TypeVar("T")
+
+
+def adapt(statement: str) -> str:
+    """Return a statement as SQLite's tables need it, whose names have no prefix."""
+    return with_columns(statement, _READ).replace("payasync_", "")
+
+
+SCHEMA: Final = Schema(
+    name="inbox",
+    application=APPLICATION,
+    migrations=read_migrations("payasync.notifications", "sqlite"),
+    adapt=adapt,
+)
 
 
 class SqliteInbox(Inbox):
@@ -46,7 +50,7 @@ class SqliteInbox(Inbox):
             program or a newer payasync, or is damaged, as one of 0 bytes is. The file is not changed.
     """
 
-    _mark_handled = _MARK
+    _mark_handled = SQL["mark_in_sqlite"]
 
     def __init__(
         self,
@@ -56,8 +60,7 @@ class SqliteInbox(Inbox):
         migrate: bool = True,
         executor: Callable[[str], Executor] = WriterThread,
     ) -> None:
-        self._file = SqliteFile(path, SCHEMA, migrate=migrate, executor=executor)
-        self._clock = clock or wall_time
+        self._file = SqliteFile(path, SCHEMA, clock=clock, migrate=migrate, executor=executor)
 
     def __repr__(self) -> str:
         return f"SqliteInbox({self._file.path!r})"
@@ -70,37 +73,5 @@ class SqliteInbox(Inbox):
         """Finish what has begun, and close the file; any later call raises `StorageError`."""
         await self._file.aclose()
 
-    async def _run(self, work: Callable[[datetime], Statements[T]], *keys: str | None) -> T:  # noqa: ARG002 - one by one
-        now = utc_moment(self._clock())
-        return await self._file.run(lambda db: _execute(db, work(now), now))
-
-
-@cache
-def sqlite_statement(statement: str) -> str:
-    """Return a statement as SQLite executes it."""
-    return with_indexes(statement).replace("payasync_", "")
-
-
-def _execute(db: sqlite3.Connection, statements: Statements[T], now: datetime) -> T:
-    """Execute the statements of a transaction, and return its result."""
-    try:
-        statement, values = next(statements)
-        while True:
-            rows = fetch_rows(db, sqlite_statement(statement), {"now": now, **values})
-            statement, values = statements.send(_decode(db, rows) if rows else rows)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
-def _decode(db: sqlite3.Connection, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows as PostgreSQL gives them."""
-    events = {row["id"]: row for row in rows if "raw" in row}
-    for row in events.values():
-        row |= {"weak": bool(row["weak"]), "verified": bool(row["verified"]), "handled": []}
-        row |= {"headers": json.loads(row["headers"]), "received_at": utc_moment(row["received_at"])}
-    for each in fetch_rows(db, _HANDLERS, {"ids": json.dumps(list(events))}) if events else ():
-        events[each["event"]]["handled"].append(each["handler"])
-    for row in rows:
-        row |= {name: utc_moment(row[name]) for name in ("due", "event_time") if row.get(name) is not None}
-    return rows
+    async def _run(self, work: Work[T], *keys: str | None) -> T:  # noqa: ARG002 - one by one
+        return await self._file.run(work)

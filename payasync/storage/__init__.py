@@ -36,7 +36,16 @@ class Backlog:
     needs_person: Mapping[str, int] = field(factory=dict)
 
 
-@frozen(kw_only=True)
+def with_columns(statement: str, columns: str) -> str:
+    """Return a statement that reads these columns in place of all."""
+    return re.sub(r"\b(SELECT|RETURNING) \*", rf"\1 {columns}", statement)
+
+
+def _as_it_is(statement: str) -> str:
+    return statement
+
+
+@frozen(kw_only=True, eq=False)
 class Schema:
     """The tables of one kind of store.
 
@@ -45,12 +54,14 @@ class Schema:
         table: The table by which a PostgreSQL database shows where the store is.
         migrations: SQL scripts, each leading from one version to the next. A new database takes them all.
         application: The number in the header of an SQLite file that says whose file it is.
+        adapt: Returns a statement as these tables need it.
     """
 
     name: str
     table: str = ""
     migrations: tuple[str, ...]
     application: int = 0
+    adapt: Callable[[str], str] = field(default=_as_it_is, repr=False)
 
 
 @frozen(kw_only=True)

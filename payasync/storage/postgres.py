@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
-from attrs import evolve, frozen
+from attrs import frozen
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
@@ -28,6 +28,7 @@ from payasync.errors import ConfigurationError, StorageError
 from payasync.settings import invalid_setting
 from payasync.storage import Schema, Upgrade, read_sql, upgrade_needed
 from payasync.storage.home import choose_home, configured_path, find_home, quote_name
+from payasync.storage.transactions import Query, Transaction, Work, run_transaction
 
 Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 Result: TypeAlias = list[DictRow] | Exception
@@ -77,11 +78,12 @@ MIGRATING: Final = (
 """Who waits for a table makes all others wait, too, so this wait is bounded."""
 ALONE: Final = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0)) AS alone"
 NOW: Final = "coalesce(CAST(%(now)s AS timestamptz), now())"
-"""The present in a statement for `Database.run_grouped`: the journal's clock, else the server's."""
+"""The present in a statement that shares a transaction: the store's clock, else the server's."""
+TIME: Final = "SELECT clock_timestamp() AS now"
 MIGRATIONS: Final = read_sql("payasync.storage", "migrations")
 MIGRATED: Final = "INSERT INTO payasync_migrations (name, version) VALUES ('{}', {});\n"
 VERSION: Final = "SELECT coalesce(max(version), 0) AS version FROM payasync_migrations WHERE name = %s"
-_TABLES: Final = re.compile(r"\bpayasync_(?:intents|services|events|migrations)\b")
+_TABLES: Final = re.compile(r"\bpayasync_(?:intents|services|events|facts|migrations)\b")
 
 _UNDONE: Final = (errors.UniqueViolation, errors.DeadlockDetected, errors.SerializationFailure)
 """Another transaction was in the way, and this one was undone as a whole: it is done again."""
@@ -157,40 +159,58 @@ def _guard(statement: str, home: str) -> bytes:
     return statement.format(path=sql.Literal(f"{quote_name(home)}, pg_temp").as_string(None)).encode()
 
 
+@cache
+def to_psycopg(statement: str, adapt: Callable[[str], str]) -> str:
+    """Return a statement as psycopg reads it, with the row locks that SQLite takes for comments."""
+    text = re.sub(r"/\* (FOR [^*]+) \*/", r"\1", re.sub(r":(\w+)", r"%(\1)s", adapt(statement)))
+    return text.replace("json_each(", "json_array_elements_text(")
+
+
+@cache
+def _grouped(statement: str, adapt: Callable[[str], str]) -> bytes:
+    """Return a statement that takes the time itself, and returns it."""
+    return to_psycopg(f"{statement}, :now AS now", adapt).replace("%(now)s", NOW).encode()
+
+
 @frozen
-class Transaction:
-    """Statements that are committed together.
+class Executor:
+    """Executes the queries of one transaction.
 
     Attributes:
         connection: Runs the statements.
         now: The aware moment at which the transaction began.
         home: The schema of the tables.
+        adapt: As of the store's `Schema`.
     """
 
     connection: psycopg.AsyncConnection[Any]
     now: datetime
     home: str
+    adapt: Callable[[str], str]
 
-    async def rows(self, statement: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Return the rows of a statement, by the names of their columns; the statement may use `now`."""
-        given = _escape({"now": self.now, **(values or {})})
+    async def execute(self, query: Query) -> list[dict[str, Any]]:
+        """Return the rows of a query, by the names of their columns."""
+        given = _escape({"now": self.now, **query.values})
+        statement = _qualify(to_psycopg(query.statement, self.adapt), self.home)
         # Binary, because a moment as a text has the form of the connection's `DateStyle`, which may be the caller's.
         async with self.connection.cursor(binary=True, row_factory=dict_row) as cursor:
-            await cursor.execute(_qualify(statement, self.home).encode(), given, prepare=False)
+            await cursor.execute(statement.encode(), given, prepare=False)
             return await cursor.fetchall() if cursor.description else []
 
 
-async def _do_nothing(_: Transaction) -> None:
-    """Be the work of a transaction that only connects."""
-
-
 def _escape(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values that PostgreSQL takes: half a surrogate pair, or a zero, becomes its escape."""
+    """Return values that PostgreSQL takes: a mapping as JSON; half a surrogate pair, or a zero, as its escape."""
+    given = {name: json.dumps(dict(each)) if isinstance(each, Mapping) else each for name, each in values.items()}
     # One look at all texts together: a look at each would take more than twice as many instructions.
-    texts = "".join([value for value in values.values() if isinstance(value, str)])
+    texts = "".join([value for value in given.values() if isinstance(value, str)])
     if texts.isascii() and texts.isprintable():
-        return {**values}
-    return {name: escape_text(value) if isinstance(value, str) else value for name, value in values.items()}
+        return given
+    return {name: escape_text(value) if isinstance(value, str) else value for name, value in given.items()}
+
+
+def _do_nothing(_: datetime) -> Transaction[None]:
+    """Be a transaction that only connects."""
+    yield from ()
 
 
 def escape_text(text: str) -> str:
@@ -233,13 +253,13 @@ class _Pool:
             anext(self._guard).__await__().send(None)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncGenerator[Transaction]:
+    async def transaction(self) -> AsyncGenerator[Executor]:
         """Commit all changes made inside, or none of them after an exception."""
         async with self._room:
             connection, now = await self._begin()
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    yield Transaction(connection, now, self._database.home)
+                    yield self._database.executor(connection, now)
                     await connection.execute("COMMIT", prepare=False)
             except BaseException:
                 self._drop(connection)
@@ -418,23 +438,26 @@ class Database:
         self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
         _DATABASES.add(self)
 
-    async def run(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Return what a function of a transaction returns, after it was committed.
+    async def run(self, work: Work[T], *, is_short: bool = False) -> T:
+        """Return the result of a transaction that begins now, after it was committed.
 
         Args:
-            work: Runs again if it was undone because another transaction was in its way. If it raises, nothing that it
-                wrote is kept.
+            work: Begins the transaction. It is called again if another transaction was in the way. If it raises,
+                nothing that it wrote is kept.
+            is_short: Its first query has `is_first`, and is usually all. Share a commit with those of other callers.
 
         Raises:
             ConfigurationError: The tables belong to another program or to a newer payasync, or may not be made.
             StorageError: The database cannot be used now. If the connection breaks at the commit, the work may have
                 been done.
         """
+        if is_short and (done := await self._run_short(work)):
+            return done[0]
         failure: Exception | None = None
         for _ in range(TRIES):
             try:
-                async with self._pool().transaction() as transaction:
-                    return await work(self._with_clock(transaction))
+                async with self._pool().transaction() as executor:
+                    return await run_transaction(work(executor.now), executor.execute)
             except _UNDONE as error:
                 failure = error
             except (psycopg.Error, OSError) as error:
@@ -442,33 +465,29 @@ class Database:
                 break
         raise self._convert(failure)
 
-    async def run_grouped(self, statement: str, values: Mapping[str, Any]) -> list[DictRow] | None:
-        """Return the rows of one statement, after it was committed together with those of other callers.
-
-        Args:
-            statement: It may use `NOW`.
-            values: By their names in the statement.
-
-        Returns:
-            The rows, or `None` if nothing was done, because a statement of the group failed: use `run`.
-
-        Raises:
-            StorageError: The database cannot be used now. If the connection breaks at the commit, the work may have
-                been done.
-        """
-        given = _escape(values)
+    async def _run_short(self, work: Work[T]) -> tuple[T] | None:
+        """Return the result of a transaction of one query; `None` if the query did nothing: it has to run alone."""
+        transaction = work(utc_now())  # the row has the moment
+        query = next(transaction)
+        given = _escape(query.values)
         given["now"] = None if self._clock is None else utc_moment(self._clock())
-        result = await self._pool().execute(statement.encode(), given)
+        result = await self._pool().execute(_grouped(query.statement, self._schema.adapt), given)
         if not isinstance(result, Exception):
-            return result
+            # Without a row, a number is repeated, or a lease is lost.
+            if not result:
+                return None
+            try:
+                transaction.send(result)
+            except StopIteration as end:
+                return (end.value,)
         # If the connection has ended, something may be committed. Any other error proves that nothing was.
         refused = isinstance(result, (*_UNDONE, errors.LockNotAvailable))
         if refused or not isinstance(result, psycopg.OperationalError | OSError):
             return None
         raise self._convert(result) from None
 
-    async def within(self, connection: psycopg.AsyncConnection[Any], work: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Return what a function does in the transaction of a caller, who commits it.
+    async def within(self, connection: psycopg.AsyncConnection[Any], work: Work[T]) -> T:
+        """Return the result of work in the transaction of a caller, who commits it.
 
         Raises:
             StorageError: The work cannot be done now; the transaction has failed then.
@@ -476,21 +495,21 @@ class Database:
         if not self.home:
             await self.run(_do_nothing)
         try:
-            transaction = Transaction(connection, utc_now(), self.home)
-            (row,) = await transaction.rows("SELECT clock_timestamp() AS now")
-            return await work(self._with_clock(evolve(transaction, now=row["now"].astimezone(UTC))))
+            (row,) = await self.executor(connection, utc_now()).execute(Query(TIME, {}))
+            executor = self.executor(connection, row["now"].astimezone(UTC))
+            return await run_transaction(work(executor.now), executor.execute)
         except (psycopg.Error, OSError) as error:
             failure = error
         raise self._convert(failure)
 
+    def executor(self, connection: psycopg.AsyncConnection[Any], now: datetime) -> Executor:
+        """Return what executes the queries of a transaction, which began at a moment of the server's clock."""
+        moment = now if self._clock is None else utc_moment(self._clock())
+        return Executor(connection, moment, self.home, self._schema.adapt)
+
     def _convert(self, error: Exception | None) -> StorageError:
         why = "the server does not respond" if isinstance(error, TimeoutError) else self.address.redact(str(error))
         return StorageError(f"the {self._schema.name} {self.address.shown!r} is unavailable: {why}", reason=why)
-
-    def _with_clock(self, transaction: Transaction) -> Transaction:
-        if self._clock is None:
-            return transaction
-        return evolve(transaction, now=utc_moment(self._clock()))
 
     def _pool(self) -> _Pool:
         if self._closed:

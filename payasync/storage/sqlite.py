@@ -7,6 +7,7 @@ import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from copy import copy
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -14,11 +15,13 @@ from secrets import token_hex
 from threading import Lock
 from typing import Any, Final, TypeVar
 
-from payasync.clocks import monotonic_time
+from payasync.clocks import monotonic_time, utc_moment, wall_time
 from payasync.errors import ConfigurationError, StorageError
 from payasync.settings import DATABASE, check_private, lock_file, new_private, open_folder
 from payasync.storage import Schema, Upgrade, upgrade_needed
 from payasync.storage.pending import PendingResult
+from payasync.storage.sqlite_runner import SqliteRunner
+from payasync.storage.transactions import Work
 from payasync.storage.writer_thread import Executor, WriterThread
 
 T = TypeVar("T")
@@ -78,13 +81,8 @@ def _find_file(path: str) -> os.stat_result | None:
         return None
 
 
-def run_each(db: sqlite3.Connection, works: Sequence[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
-    """Return what functions of a connection return."""
-    return [work(db) for work in works]
-
-
 class SqliteFile:
-    """Runs functions in transactions of a file, in a thread; functions that wait together share a commit.
+    """Runs transactions of a file, in a thread; transactions that wait together share a commit.
 
     Nothing is opened before the first use. Several event loops and several processes can use one file. The file is made
     at the first use only. If it is deleted or replaced later, calls fail with `StorageError` until it is back.
@@ -93,7 +91,7 @@ class SqliteFile:
         path: The file. If it is missing, it is made for its owner alone.
         schema: The tables.
         migrate: Make a missing file, and migrate older tables. Otherwise they are refused.
-        run_all: Returns the results of all works of a transaction; by default, each work is a function.
+        clock: Returns seconds since 1970. Default: the time of day.
         executor: Returns what runs the transactions, given a name.
 
     Raises:
@@ -104,8 +102,8 @@ class SqliteFile:
         self,
         path: str | os.PathLike[str],
         schema: Schema,
-        run_all: Callable[[sqlite3.Connection, Sequence[Any]], list[Any]] = run_each,
         *,
+        clock: Callable[[], float] | None = None,
         migrate: bool = True,
         executor: Callable[[str], Executor] = WriterThread,
     ) -> None:
@@ -114,7 +112,7 @@ class SqliteFile:
             raise ConfigurationError(f"path must be that of the {schema.name}'s file, not {path!r}", field="path")
         self.path: Final = str(Path(given).absolute())
         self._schema = schema
-        self._run_all = run_all
+        self._clock = clock or wall_time
         self._migrates = migrate
         self._executor = executor
         self._closed = False
@@ -134,12 +132,12 @@ class SqliteFile:
         self._db: sqlite3.Connection | None = None
         self._thread = self._executor(f"payasync-{self._schema.name}")
 
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what a function of the connection returns, after it was committed, if the file runs functions.
+    async def run(self, work: Work[T]) -> T:
+        """Return the result of a transaction that begins now, after it was committed.
 
         Args:
-            work: Runs in the file's thread, in a transaction that it shares with others. It runs a second time if
-                another function of the transaction failed. If it raises, nothing that it wrote is kept.
+            work: Begins the transaction, in the file's thread. It is called a second time if another transaction of
+                the same commit failed. If it raises, nothing that it wrote is kept.
 
         Raises:
             ConfigurationError: The file belongs to another program or to a newer payasync, or is not SQLite's.
@@ -148,13 +146,9 @@ class SqliteFile:
         result: T = await self.start(work)
         return result
 
-    def start(self, work: Any) -> PendingResult:
-        """Return the future result of `run`. If it is cancelled before its transaction begins, nothing is done.
-
-        Args:
-            work: As `run_all` takes it.
-        """
-        job = PendingResult(asyncio.get_running_loop(), work)
+    def start(self, work: Work[Any]) -> PendingResult:
+        """Return the future result of `run`. If it is cancelled before its transaction begins, nothing is done."""
+        job = PendingResult(asyncio.get_running_loop(), (work, self.now()))
         if self._closed:
             job.deliver(self._closed_error())
             return job
@@ -169,6 +163,10 @@ class SqliteFile:
             job.cancel()
             raise
         return job
+
+    def now(self) -> datetime:
+        """Return the present by the file's clock."""
+        return utc_moment(self._clock())
 
     async def upgrade(self, *, dry_run: bool) -> Upgrade:
         """Make or migrate the tables, and return what was executed.
@@ -218,6 +216,10 @@ class SqliteFile:
             self._check_identity()
         except OSError as error:
             raise self._convert(error) from None
+
+    def is_at(self, path: str) -> bool:
+        """Return whether the file is at a path."""
+        return Path(path).samefile(self.path)
 
     def remember_identity(self) -> None:
         """Take the file at the path for the one in use, unless one is known."""
@@ -288,7 +290,7 @@ class SqliteFile:
             return self._fail(jobs, error)
         try:
             with transaction(db):
-                return self._run_all(db, [job.work for job in jobs])
+                return SqliteRunner(db, self._schema).run_all([job.work for job in jobs])
         except Exception as error:  # noqa: BLE001 - as above
             if len(jobs) > 1 and not _concerns_file(error):
                 return [self._run_jobs([job])[0] for job in jobs]

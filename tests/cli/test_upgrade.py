@@ -25,6 +25,7 @@ from payasync.storage import Schema
 from payasync.storage.postgres import Database
 from payasync.storage.sqlite import SqliteFile
 from tests.test_readme import ENVIRONMENT
+from tests.works import asking
 
 REFUNDS: Final = "out_trade_no,out_refund_no,total_amt,refund_amt\nT1,R1,450,200\n"
 RESOLVING: Final = ("--as", "rejected", "--reason", "looked up", "--yes")
@@ -82,7 +83,7 @@ def make_file(path: Path, schema: Schema) -> None:
 
     async def made() -> None:
         file: SqliteFile = SqliteFile(path, schema)
-        await file.run(lambda _: None)
+        await file.run(asking("SELECT 1"))
         await file.aclose()
 
     asyncio.run(made())
@@ -93,7 +94,7 @@ def make_tables(dsn: str, schema: Schema) -> None:
 
     async def made() -> None:
         database = Database(Hidden(dsn), schema)
-        await database.run(lambda transaction: transaction.rows("SELECT 1 AS one"))
+        await database.run(asking("SELECT 1"))
         await database.aclose()
 
     asyncio.run(made())

@@ -15,11 +15,12 @@ from payasync.credentials import Hidden, Secret
 from payasync.errors import ConfigurationError, IntentConflictError, StorageError
 from payasync.journal import PostgresJournal, transactions
 from payasync.journal.intents import BeginResult, Step
-from payasync.journal.postgres_journal import SCHEMA, postgres_statement
-from payasync.storage.postgres import Database
+from payasync.journal.postgres_journal import SCHEMA
+from payasync.storage.postgres import Database, to_psycopg
 from tests.journal.building import LEASE, MERCHANT, SERVICE, START, Clock, draft, refund
 from tests.plans import Plan, dearer, plan
 from tests.postgres import database
+from tests.works import asking
 
 AT_ONCE: Final = 20
 
@@ -74,7 +75,8 @@ async def test_keys_that_cross_together_are_one_intention(postgres_dsn: str, clo
 async def test_write_needs_two_statements(journal: PostgresJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new write is begun with one statement, and settled with one. Neither needs a transaction of its own."""
     await journal.bind(MERCHANT, SERVICE)
-    monkeypatch.delattr("payasync.storage.postgres.Database.run")
+    # A transaction of its own takes a `BEGIN` of its own.
+    monkeypatch.delattr("payasync.storage.postgres.BEGIN")
     begun = await journal.begin(draft(), LEASE, service=SERVICE)
     settled = await journal.settle(begun.intent, "unknown")
 
@@ -207,7 +209,7 @@ async def test_what_is_sent_again_is_not_pruned(journal: PostgresJournal, postgr
     """If a rejected write is being sent again, `prune` waits for that transaction, and leaves the intent."""
     begun = await journal.begin(draft(), LEASE)
     await journal.settle(begun.intent, "rejected")
-    again = postgres_statement(transactions.SQL["send"], "")
+    again = to_psycopg(transactions.SQL["send"], SCHEMA.adapt)
     async with await psycopg.AsyncConnection.connect(postgres_dsn) as other:
         until = START + timedelta(seconds=LEASE)
         unset = dict.fromkeys(("tick", "named", "key", "key_sent", "key_tick"))
@@ -265,7 +267,7 @@ async def test_zero_in_a_text_is_no_obstacle(postgres_dsn: str) -> None:
     """A text with a zero, which PostgreSQL's JSON functions refuse, is stored, upgraded and listed as any other."""
     request = evolve(refund("R1"), refund_desc="a\0b", extra={"note": "\0"})
     older = Database(Hidden(postgres_dsn), evolve(SCHEMA, migrations=SCHEMA.migrations[:-1]))
-    await older.run(lambda rows: rows.rows("SELECT 1 AS one"))
+    await older.run(asking("SELECT 1"))
     await older.aclose()
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         connection.execute(

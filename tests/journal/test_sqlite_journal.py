@@ -18,10 +18,12 @@ from payasync.errors import ConfigurationError, StorageError
 from payasync.journal import PostgresJournal, transactions
 from payasync.journal.intents import State, Step
 from payasync.journal.journal import PRUNED_TOGETHER
-from payasync.journal.sqlite_journal import ROWS, SCHEMA, SqliteJournal, shared_statement, sqlite_statement
+from payasync.journal.sqlite_journal import SCHEMA, SqliteJournal
 from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
+from payasync.storage.sqlite_runner import ROWS, shared_statement, sqlite_statement
 from tests.journal.building import LEASE, MERCHANT, Clock, content, draft, move_away, refund
+from tests.works import asking
 
 
 async def references(path: Path) -> list[str | None]:
@@ -124,7 +126,7 @@ async def test_journal_of_which_another_makes_a_later_one_is_used_on(path: Path,
     file = SqliteFile(
         path, Schema(name="journal", application=SCHEMA.application, migrations=(*SCHEMA.migrations, step))
     )
-    await file.run(lambda _: None)
+    await file.run(asking("SELECT 1"))
     await file.aclose()
     settled = await journal.settle(first, "succeeded")
     second = (await journal.begin(draft(refund("R2")), LEASE)).intent
@@ -137,9 +139,9 @@ async def test_journal_of_which_another_makes_a_later_one_is_used_on(path: Path,
 async def test_journal_of_an_earlier_version_is_migrated(path: Path, journal: SqliteJournal) -> None:
     """A journal that an earlier payasync made keeps its intents, and gives no id of a pruned intent again."""
     earlier = SqliteFile(path, evolve(SCHEMA, migrations=SCHEMA.migrations[:2]))
-    await earlier.run(lambda db: db.execute(OF_AN_EARLIER_VERSION, {"number": "refunds.create:R1", "id": 5}))
-    await earlier.run(lambda db: db.execute(OF_AN_EARLIER_VERSION, {"number": "refunds.create:R2", "id": 9}))
-    await earlier.run(lambda db: db.execute("DELETE FROM payasync_intents WHERE id = 9"))
+    await earlier.run(asking(OF_AN_EARLIER_VERSION, number="refunds.create:R1", id=5))
+    await earlier.run(asking(OF_AN_EARLIER_VERSION, number="refunds.create:R2", id=9))
+    await earlier.run(asking("DELETE FROM payasync_intents WHERE id = 9"))
     await earlier.aclose()
     (stored,) = await journal.find("refunds.create", "R1")
     begun = await journal.begin(draft(refund("R3")), LEASE)
@@ -188,8 +190,8 @@ async def test_each_statement_finds_its_rows_by_an_index(path: Path, journal: Sq
     It finds what one merchant waits for by the merchant.
     """
     await journal.list()
-    written = {name: sqlite_statement(statement).text for name, statement in STATEMENTS.items()}
-    shared = shared_statement(transactions.SQL["settle"]).replace(ROWS, "(1), (2)")
+    written = {name: sqlite_statement(statement, SCHEMA.adapt).fast for name, statement in STATEMENTS.items()}
+    shared = shared_statement(transactions.SQL["settle"], SCHEMA.adapt).replace(ROWS, "(1), (2)")
     written["SETTLE, shared"] = re.sub(r":\w+", "one.column1", shared)
     with closing(sqlite3.connect(path)) as db:
         plans = {

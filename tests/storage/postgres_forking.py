@@ -3,11 +3,13 @@
 import asyncio
 import os
 import sys
+from datetime import datetime
 from typing import Final
 
 from payasync.credentials import Hidden
 from payasync.storage import Schema
-from payasync.storage.postgres import Database, Transaction
+from payasync.storage.postgres import Database
+from payasync.storage.transactions import Query, Transaction
 
 SCHEMA: Final = Schema(name="notebook", migrations=("CREATE TABLE notes (text text);",))
 
@@ -15,9 +17,9 @@ SCHEMA: Final = Schema(name="notebook", migrations=("CREATE TABLE notes (text te
 async def note(notebook: Database, text: str) -> int:
     """Write a text, and return which process of the server wrote it."""
 
-    async def write(transaction: Transaction) -> int:
-        await transaction.rows("INSERT INTO notes VALUES (%(text)s)", {"text": text})
-        (row,) = await transaction.rows("SELECT pg_backend_pid() AS id")
+    def write(_: datetime) -> Transaction[int]:
+        yield Query("INSERT INTO notes VALUES (:text)", {"text": text})
+        (row,) = yield Query("SELECT pg_backend_pid() AS id", {})
         return int(row["id"])
 
     return await notebook.run(write)

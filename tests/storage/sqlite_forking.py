@@ -3,13 +3,14 @@
 import asyncio
 import itertools
 import os
-import sqlite3
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from payasync.storage import Schema, sqlite
 from payasync.storage.sqlite import SqliteFile
+from payasync.storage.transactions import Query, Transaction
 
 SCHEMA: Final = Schema(name="inbox", application=0x1234, migrations=("CREATE TABLE notes (text TEXT NOT NULL);\n",))
 WRITERS: Final = 16
@@ -19,8 +20,8 @@ CHILDREN: Final = 10
 async def note(file: SqliteFile, text: str) -> None:
     """Write a text, and print it after the commit."""
 
-    def write(db: sqlite3.Connection) -> None:
-        db.execute("INSERT INTO notes VALUES (?)", (text,))
+    def write(_: datetime) -> Transaction[None]:
+        yield Query("INSERT INTO notes VALUES (:text)", {"text": text})
 
     await file.run(write)
     os.write(1, f"{text}\n".encode())

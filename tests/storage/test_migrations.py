@@ -20,6 +20,7 @@ from payasync.notifications.sqlite_inbox import SCHEMA as SQLITE_INBOX
 from payasync.storage import Schema
 from payasync.storage.postgres import MIGRATION_LOCK, Database
 from payasync.storage.sqlite import SqliteFile
+from tests.works import asking
 
 FIRST: Final = {
     "journal in SQLite": (SQLITE_JOURNAL, "7a983e90b21fe05a"),
@@ -41,7 +42,7 @@ def test_script_that_has_made_stores_is_never_changed(schema: Schema, digest: st
 async def _make_older(path: Path) -> None:
     """Make the journal file of the first payasync, with a write."""
     file: SqliteFile = SqliteFile(path, evolve(SQLITE_JOURNAL, migrations=SQLITE_JOURNAL.migrations[:1]))
-    await file.run(lambda db: db.execute(INTENT).rowcount)
+    await file.run(asking(INTENT))
     await file.aclose()
 
 
@@ -64,7 +65,7 @@ async def test_others_wait_while_a_file_is_migrated(tmp_path: Path, monkeypatch:
 async def test_others_wait_while_a_database_is_migrated(postgres_dsn: str) -> None:
     """While a process migrates PostgreSQL's tables, another one waits, whatever timeouts its role has."""
     older = Database(Hidden(postgres_dsn), evolve(POSTGRES_JOURNAL, migrations=POSTGRES_JOURNAL.migrations[:-1]))
-    await older.run(lambda transaction: transaction.rows("SELECT 1 AS one"))
+    await older.run(asking("SELECT 1 AS one"))
     await older.aclose()
     impatient = make_conninfo(postgres_dsn, options="-c lock_timeout=1ms -c statement_timeout=1s")
     async with (

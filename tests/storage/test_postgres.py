@@ -4,8 +4,9 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,24 +20,23 @@ from payasync.journal import PostgresJournal
 from payasync.notifications import PostgresInbox
 from payasync.storage import Schema
 from payasync.storage import postgres as module
-from payasync.storage.postgres import Database, Transaction, parse_dsn
+from payasync.storage.postgres import Database, parse_dsn
+from payasync.storage.transactions import Query, Transaction
 from payasync.wire.validators import invalid_argument
 from tests.inside import turns
 from tests.postgres import database
+from tests.works import Rows, asking
 
 NOTES: Final = "CREATE TABLE notes (text text UNIQUE);"
 SCHEMA: Final = Schema(name="notebook", migrations=(NOTES,))
 
 
-GROUPED: Final = "INSERT INTO notes VALUES (%(text)s) RETURNING txid_current() AS number"
+GROUPED: Final = "INSERT INTO notes VALUES (:text) RETURNING txid_current() AS number"
 PATIENT: Final = 500
 both_ways = pytest.mark.parametrize("grouped", [False, True])
 
 
 PROGRAM: Final = Path(__file__).with_name("postgres_forking.py")
-
-
-Rows = list[dict[str, Any]]
 
 
 @asynccontextmanager
@@ -56,19 +56,19 @@ async def notebook(postgres_dsn: str) -> AsyncGenerator[Database]:
         yield notebook
 
 
-def note(text: str) -> Callable[[Transaction], Awaitable[Rows]]:
-    """Return a function that writes a text."""
-    return lambda transaction: transaction.rows("INSERT INTO notes VALUES (%(text)s)", {"text": text})
+def note(text: str) -> Callable[[datetime], Transaction[Rows]]:
+    """Return work that writes a text."""
+    return asking("INSERT INTO notes VALUES (:text)", text=text)
 
 
-def asking(statement: str) -> Callable[[Transaction], Awaitable[Rows]]:
-    """Return a function that returns the rows of a statement."""
-    return lambda transaction: transaction.rows(statement)
+async def run_grouped(notebook: Database, statement: str = GROUPED, **values: Any) -> Rows:
+    """Return the rows of a statement, which may share a transaction."""
+    return await notebook.run(asking(statement, is_first=True, **values), is_short=True)
 
 
 async def write(notebook: Database, text: str, *, grouped: bool = False) -> None:
     """Write a text, in a transaction that others may share, if it is grouped."""
-    await (notebook.run_grouped(GROUPED, {"text": text}) if grouped else notebook.run(note(text)))
+    await (run_grouped(notebook, text=text) if grouped else notebook.run(note(text)))
 
 
 async def notes(notebook: Database) -> list[str]:
@@ -93,8 +93,8 @@ def connections(dsn: str, name: str, expected: int = 0) -> int:
 async def test_error_leaves_nothing(notebook: Database) -> None:
     """If the function raises, nothing of it is written, and its error is raised unchanged."""
 
-    async def fail(transaction: Transaction) -> None:
-        await note("a")(transaction)
+    def fail(now: datetime) -> Transaction[None]:
+        yield from note("a")(now)
         raise invalid_argument("text", "another", "a")
 
     with pytest.raises(InvalidArgumentError, match="text must be another"):
@@ -112,7 +112,8 @@ async def test_texts_that_it_does_not_take_are_escaped(notebook: Database) -> No
 
 async def rows_of(notebook: Database, statement: str, *, grouped: bool) -> Rows:
     """Return the rows of a statement, which may share a transaction."""
-    return (await notebook.run_grouped(statement, {}) or []) if grouped else await notebook.run(asking(statement))
+    rows = await (run_grouped(notebook, statement) if grouped else notebook.run(asking(statement)))
+    return [{name: value for name, value in row.items() if name != "now"} for row in rows]
 
 
 @both_ways
@@ -197,9 +198,9 @@ async def test_transactions_in_each_others_way_are_done_again(notebook: Database
     await notebook.run(note("a"))
     tried = list[str]()
 
-    async def write(transaction: Transaction) -> Rows:
+    def write(now: datetime) -> Transaction[Rows]:
         tried.append("b" if tried else "a")
-        return await note(tried[-1])(transaction)
+        return note(tried[-1])(now)
 
     await notebook.run(write)
     with pytest.raises(StorageError, match="duplicate key value"):
@@ -242,10 +243,10 @@ async def test_who_stops_in_the_middle_holds_nobody_up(
     monkeypatch.setattr(module, "BEGIN", module.BEGIN.replace("'30s'", "'100ms'"))
     await notebook.run(note("a"))
 
-    async def stop(transaction: Transaction) -> None:
-        await transaction.rows("UPDATE notes SET text = 'b'")
+    def stop(_: datetime) -> Transaction[None]:
+        yield Query("UPDATE notes SET text = 'b'", {})
         # The other waits for the row until the server has given it back.
-        await asyncio.to_thread(elsewhere, postgres_dsn, "UPDATE notes SET text = 'c' RETURNING text")
+        elsewhere(postgres_dsn, "UPDATE notes SET text = 'c' RETURNING text")
 
     with pytest.raises(StorageError, match="idle-in-transaction timeout"):
         await notebook.run(stop)
@@ -267,10 +268,10 @@ async def test_who_is_cancelled_holds_nobody_up(postgres_dsn: str) -> None:
     """A cancelled call has written nothing, and its connection is free for others."""
     inside = asyncio.Event()
 
-    async def hang(transaction: Transaction) -> None:
-        await note("a")(transaction)
+    def hang(now: datetime) -> Transaction[None]:
+        yield from note("a")(now)
         inside.set()
-        await asyncio.Event().wait()
+        yield Query("SELECT pg_sleep(60)", {})
 
     async with opened(postgres_dsn, most=1, application_name="cancelled") as notebook:
         hanging = asyncio.create_task(notebook.run(hang))
@@ -301,9 +302,9 @@ async def test_closing_waits_for_what_was_begun(
     assert 0 == connections(postgres_dsn, "closing")
 
 
-async def write_grouped(notebook: Database, *texts: str) -> list[Rows | None]:
-    """Write texts concurrently, in transactions that they may share."""
-    return await asyncio.gather(*(notebook.run_grouped(GROUPED, {"text": text}) for text in texts))
+async def write_grouped(notebook: Database, *texts: str) -> list[Any]:
+    """Write texts concurrently, in transactions that they may share. Return the rows, or the error, of each."""
+    return await asyncio.gather(*(run_grouped(notebook, text=text) for text in texts), return_exceptions=True)
 
 
 async def test_group_shares_a_transaction(notebook: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,11 +321,13 @@ async def test_group_shares_a_transaction(notebook: Database, monkeypatch: pytes
 
 @pytest.mark.parametrize("wrong", ["a", object()])
 async def test_group_that_fails_has_done_nothing(notebook: Database, wrong: Any) -> None:
-    """If the server or psycopg refuses a statement, nothing of its group is written, and each caller learns that."""
+    """If the server or psycopg refuses a statement, its group is undone, and the others are executed alone."""
     await notebook.run(note("a"))
-    found = await write_grouped(notebook, "b", wrong, "c")
+    first, second, third = await write_grouped(notebook, "b", wrong, "c")
 
-    assert ([None] * 3, ["a"]) == (found, await notes(notebook))
+    assert isinstance(second, StorageError)
+    assert first[0]["number"] != third[0]["number"]
+    assert ["a", "b", "c"] == await notes(notebook)
 
 
 async def test_group_that_fails_at_its_commit_has_done_nothing(notebook: Database, postgres_dsn: str) -> None:
@@ -337,7 +340,7 @@ async def test_group_that_fails_at_its_commit_has_done_nothing(notebook: Databas
         "FOR EACH ROW EXECUTE FUNCTION refuse()",
     )
 
-    assert [None, None] == await write_grouped(notebook, "a", "b")
+    assert [StorageError] * 2 == [type(each) for each in await write_grouped(notebook, "a", "b")]
     assert [] == await notes(notebook)
 
 
@@ -351,11 +354,16 @@ async def test_connection_that_was_cut_silently_is_replaced(
     ours, silent = socket.socketpair()
     ours.settimeout(0)
 
-    async def descriptor(transaction: Transaction) -> int:
-        return transaction.connection.fileno()
+    connect, made = psycopg.AsyncConnection.connect, list[psycopg.AsyncConnection[Any]]()
 
+    async def note_connection(*given: Any, **named: Any) -> psycopg.AsyncConnection[Any]:
+        made.append(await connect(*given, **named))
+        return made[-1]
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "connect", note_connection)
     with ours, silent:
-        os.dup2(ours.fileno(), await notebook.run(descriptor))
+        await notes(notebook)
+        os.dup2(ours.fileno(), made[0].fileno())
         async with asyncio.timeout(20):
             await write(notebook, "a", grouped=grouped)
         assert b"SELECT 1" in silent.recv(100)
@@ -372,7 +380,7 @@ async def test_cancelled_caller_leaves_its_group_alone(notebook: Database) -> No
     async with asyncio.timeout(30):
         found = await others
 
-    assert None not in found
+    assert [1, 1] == [len(each) for each in found]
     assert {"b", "c"} <= set(await notes(notebook))
 
 
@@ -383,7 +391,7 @@ async def test_caller_that_is_cancelled_early_has_written_nothing(
     """If a caller is cancelled before its statement is sent, the statement is not executed."""
     monkeypatch.setattr(module, "GROUP", size)
     async with opened(postgres_dsn, most=1) as notebook:
-        first, cancelled = (asyncio.create_task(notebook.run_grouped(GROUPED, {"text": text})) for text in "ab")
+        first, cancelled = (asyncio.create_task(run_grouped(notebook, text=text)) for text in "ab")
         await turns(2)  # until the first group waits for a connection
         cancelled.cancel()
         await asyncio.gather(first, write_grouped(notebook, "c"))
@@ -393,7 +401,7 @@ async def test_caller_that_is_cancelled_early_has_written_nothing(
 
 async def test_cancelled_background_task_fails_its_group(notebook: Database) -> None:
     """If a program cancels all background tasks, the callers of a group get an error. Later groups are sent."""
-    caller = asyncio.create_task(notebook.run_grouped(GROUPED, {"text": "a"}))
+    caller = asyncio.create_task(run_grouped(notebook, text="a"))
     before = asyncio.all_tasks()
     await turns(2)  # until its group waits for a connection
     for task in asyncio.all_tasks() - before:
@@ -413,7 +421,7 @@ async def test_group_that_comes_as_all_others_end_is_sent(monkeypatch: pytest.Mo
     async def call_twice(notebook: Database) -> None:
         for _ in range(2):  # both groups fail in the same turn of the loop
             with pytest.raises(StorageError, match="is unavailable"):
-                await notebook.run_grouped(GROUPED, {"text": "a"})
+                await run_grouped(notebook, text="a")
 
     async with opened("host=/nowhere") as notebook, asyncio.timeout(30):
         await asyncio.gather(call_twice(notebook), call_twice(notebook))
@@ -422,15 +430,15 @@ async def test_group_that_comes_as_all_others_end_is_sent(monkeypatch: pytest.Mo
 async def test_groups_leave_room_for_transactions(postgres_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While groups follow each other without a pause on the only connection, a transaction gets its turn."""
     monkeypatch.setattr(module, "GROUP", 1)
-    slow = "SELECT pg_sleep(0.002)::text AS slept"  # the other writers call again before the response
+    slow = "SELECT CAST(pg_sleep(0.002) AS text) AS slept"  # the other writers call again before the response
 
     async def keep_writing(notebook: Database) -> None:
         while True:
-            await notebook.run_grouped(slow, {})
+            await run_grouped(notebook, slow)
 
     async with opened(postgres_dsn, most=1) as notebook:
         writers = [asyncio.create_task(keep_writing(notebook)) for _ in range(3)]
-        await notebook.run_grouped(slow, {})
+        await run_grouped(notebook, slow)
         try:
             async with asyncio.timeout(30):
                 assert [] == await notes(notebook)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, closing
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +24,8 @@ from payasync.clocks import Deadlines
 from payasync.errors import ConfigurationError, StorageError
 from payasync.storage import Schema
 from payasync.storage.sqlite import EMPTY, REPLACED, VANISHED, SqliteFile, journaling, open_database, transaction
-from payasync.storage.sqlite_statement import binding
+from payasync.storage.sqlite_runner import binding
+from payasync.storage.transactions import Query, Transaction
 from tests.journal.building import move_away
 
 SCHEMA: Final = Schema(name="inbox", application=0x1234, migrations=("CREATE TABLE notes (text TEXT NOT NULL);\n",))
@@ -50,25 +52,25 @@ async def file(path: Path) -> AsyncIterator[SqliteFile]:
     await opened.aclose()
 
 
-def note(text: str | None) -> Callable[[sqlite3.Connection], str | None]:
+def note(text: str | None) -> Callable[[datetime], Transaction[str | None]]:
     """Return a job that writes a text, and returns it."""
 
-    def write(db: sqlite3.Connection) -> str | None:
-        db.execute("INSERT INTO notes VALUES (?)", (text,))
+    def write(_: datetime) -> Transaction[str | None]:
+        yield Query("INSERT INTO notes VALUES (:text)", {"text": text})
         return text
 
     return write
 
 
-def notes(db: sqlite3.Connection) -> list[str]:
+def notes(_: datetime) -> Transaction[list[str]]:
     """Return what was written."""
-    return [text for (text,) in db.execute("SELECT text FROM notes ORDER BY text")]
+    return [row["text"] for row in (yield Query("SELECT text FROM notes ORDER BY text", {}))]
 
 
 def on_disk(path: Path) -> list[str]:
     """Return what other connections read."""
     with closing(sqlite3.connect(path)) as db:
-        return notes(db)
+        return [text for (text,) in db.execute("SELECT text FROM notes ORDER BY text")]
 
 
 def commits(path: Path) -> int:
@@ -81,11 +83,11 @@ def commits(path: Path) -> int:
     return int.from_bytes(path.read_bytes()[24:28], "big") + sum(map(any, logged))
 
 
-def wait_for_ever(inside: Callable[[], object], go: threading.Event) -> Callable[[sqlite3.Connection], None]:
+def wait_for_ever(inside: Callable[[], object], go: threading.Event) -> Callable[[datetime], Transaction[None]]:
     """Return a job that reports that it has begun, and then blocks the thread until an event is set."""
 
-    def work(db: sqlite3.Connection) -> None:
-        note("busy")(db)
+    def work(now: datetime) -> Transaction[None]:
+        yield from note("busy")(now)
         inside()
         assert go.wait(SECONDS)
 
@@ -122,7 +124,7 @@ async def begun(*tasks: "asyncio.Future[Any]") -> None:
     assert not any(task.done() for task in tasks)
 
 
-async def all_of(file: SqliteFile, *works: Callable[[sqlite3.Connection], Any]) -> list[Any]:
+async def all_of(file: SqliteFile, *works: Callable[[datetime], Transaction[Any]]) -> list[Any]:
     """Return what each of some jobs that wait together returned, or raised."""
     return await asyncio.gather(*(file.run(work) for work in works), return_exceptions=True)
 
@@ -140,11 +142,11 @@ async def test_callers_that_wait_share_a_commit(path: Path, file: SqliteFile) ->
     assert [*told, "busy"] == on_disk(path)
 
 
-def raising(mistake: Exception) -> Callable[[sqlite3.Connection], None]:
+def raising(mistake: Exception) -> Callable[[datetime], Transaction[None]]:
     """Return a job that writes something, and then raises."""
 
-    def mistaken(db: sqlite3.Connection) -> None:
-        note("undone")(db)
+    def mistaken(now: datetime) -> Transaction[None]:
+        yield from note("undone")(now)
         raise mistake
 
     return mistaken
@@ -182,9 +184,9 @@ async def test_file_that_is_held_is_unavailable(path: Path, file: SqliteFile, mo
 async def test_full_disk_keeps_nothing_and_loses_nothing(path: Path, file: SqliteFile) -> None:
     """If the disk is full, the calls fail. When there is room again, calls succeed."""
 
-    def fill(db: sqlite3.Connection) -> None:
-        pages = db.execute("PRAGMA page_count").fetchone()[0]
-        db.execute(f"PRAGMA max_page_count = {pages}")
+    def fill(_: datetime) -> Transaction[None]:
+        (row,) = yield Query("PRAGMA page_count", {})
+        yield Query(f"PRAGMA max_page_count = {row['page_count']}", {})
 
     await file.run(note("a"))
     await file.run(fill)

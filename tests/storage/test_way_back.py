@@ -21,6 +21,7 @@ from payasync.storage import Schema
 from payasync.storage.postgres import Database
 from payasync.storage.sqlite import open_database
 from tests.test_readme import blocks
+from tests.works import asking
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "going-live.md"
 BACK: Final = [text for _, text in blocks(PAGE.read_text(encoding="utf-8"), "sql")]
@@ -111,7 +112,7 @@ class InPostgres:
         """Use the tables with a version of payasync, which makes or changes them if it must."""
         database = Database(Hidden(self.dsn), schema, connections=1, clock=None)
         try:
-            await database.run(lambda rows: rows.rows("SELECT 1"))
+            await database.run(asking("SELECT 1"))
         finally:
             await database.aclose()
 

@@ -76,18 +76,22 @@ PROGRAM: Final = """
 import asyncio, atexit, multiprocessing, sys, threading
 from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
+from payasync.storage.transactions import Query
 
 file = SqliteFile(sys.argv[1], Schema(name="inbox", application=7, migrations=("CREATE TABLE notes (text);",)))
 
-def write(db):
+def write(now):
     threading.main_thread().join()
-    return db.execute("INSERT INTO notes VALUES ('begun')").rowcount
+    yield Query("INSERT INTO notes VALUES ('begun')", dict())
+
+def write_late(now):
+    yield Query("INSERT INTO notes VALUES ('late')", dict())
 
 async def begin():
     file.start(write)
 
 def end():
-    asyncio.run(file.run(lambda db: db.execute("INSERT INTO notes VALUES ('late')").rowcount))
+    asyncio.run(file.run(write_late))
     asyncio.run(file.aclose())
 
 def program():

@@ -11,13 +11,13 @@ SELECT
     :operation, :merchant, :reference, :number, :intent, :hash, :request, :queued, :named, :idempotency_key,
     :now + :key_sent, :key_tick, :state, :attempts, :fence, :now + :lease, :tick, :now, :now
 WHERE CAST(:service AS text) IS NULL
-    OR EXISTS (SELECT * FROM payasync_services WHERE merchant = :merchant AND service = :service)
+    OR EXISTS (SELECT 1 FROM payasync_services WHERE merchant = :merchant AND service = :service)
 ON CONFLICT DO NOTHING RETURNING id;
 
 -- name: matching
 SELECT * FROM payasync_intents
 WHERE (merchant = :merchant AND number = :number) OR (merchant = :merchant AND intent = :intent)
-ORDER BY id;
+ORDER BY id /* FOR UPDATE */;
 
 -- name: set_intent
 UPDATE payasync_intents SET intent = coalesce(intent, :intent) WHERE id = :id RETURNING id;
@@ -67,13 +67,13 @@ WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ('accepted'
 -- name: due
 SELECT * FROM payasync_intents
 WHERE merchant = :merchant AND coalesce(lease, due) <= :by
-ORDER BY coalesce(lease, due), id LIMIT :limit;
+ORDER BY coalesce(lease, due), id LIMIT :limit /* FOR UPDATE SKIP LOCKED */;
 
 -- name: due_of_all
 -- This sorts what is open, because the index begins with the merchant. `NEXT_DUE_OF_ALL` does so, too.
 SELECT * FROM payasync_intents
 WHERE  coalesce(lease, due) <= :by
-ORDER BY coalesce(lease, due), id LIMIT :limit;
+ORDER BY coalesce(lease, due), id LIMIT :limit /* FOR UPDATE SKIP LOCKED */;
 
 -- name: ask
 UPDATE payasync_intents SET

@@ -1,5 +1,9 @@
 -- The statements of an inbox. SQLite takes the row locks for comments, and `to_psycopg` adapts the rest.
 
+-- name: lock
+-- In PostgreSQL, two concurrent bodies with one key would both be the first without it; it ends with the transaction.
+SELECT pg_advisory_xact_lock(hashtextextended('payasync_events:' || value, 0)) FROM json_each(:keys);
+
 -- name: same_key
 -- Also the copies: the same verified events that gave up the key for `key:id`, and wait for a query. The range is for the
 -- index: in any collation it has each of them.
@@ -78,6 +82,14 @@ INSERT INTO payasync_facts (fact, handler, verified, lasting, since)
 SELECT fact, :name, substr(key, 1, 10) <> 'confirmed:', lasting OR substr(key, 1, 10) = 'confirmed:', :now
 FROM payasync_events WHERE id = :id AND state = :state AND fence = :fence AND fact IS NOT NULL
 ON CONFLICT DO NOTHING RETURNING fact;
+
+-- name: mark_in_sqlite
+INSERT INTO handled SELECT id, :handler FROM payasync_events WHERE id = :id AND state = 'leased' AND fence = :fence
+ON CONFLICT DO UPDATE SET handler = excluded.handler RETURNING event;
+
+-- name: mark_in_postgres
+UPDATE payasync_events SET handled = array_append(array_remove(handled, :handler), :handler)
+WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
 
 -- name: is_leased
 SELECT id FROM payasync_events WHERE id = :id AND state = 'leased' AND fence = :fence;
