@@ -28,8 +28,8 @@ IN_SLICE: Final = 800
 """Refunds."""
 COSTED: Final = 4000
 """Refunds whose cost is counted: so many that several full garbage collections are among them."""
-TO_BARE: Final = 0.70
-TO_NONE: Final = 0.50
+TO_BARE: Final = 0.62
+TO_NONE: Final = 0.46
 FEW: Final = 1_000
 MANY: Final = 1_000_000
 ROUNDS: Final = 5

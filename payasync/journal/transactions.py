@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from math import inf
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, Final
 
 from attrs import NOTHING, evolve, fields, frozen
@@ -39,7 +39,7 @@ from payasync.journal.intents import (
 )
 from payasync.journal.reconcile_policy import UNSENT, Patience
 from payasync.journal.replay import other_service_error
-from payasync.journal.rows import COLUMNS, intent_of_row
+from payasync.journal.rows import intent_of_row
 from payasync.profile.wire_names import MERCHANT
 from payasync.storage import Backlog, read_queries
 from payasync.storage.transactions import Query, Transaction, Work
@@ -55,17 +55,17 @@ PLACED_AGAIN: Final = "its order was placed again"
 INTERRUPTED: Final = "its sender was interrupted"
 
 _LEAST: Final = datetime.min.replace(tzinfo=UTC)
-_DURATIONS: Final = ("lease", "key_sent")
 _OF_DRAFT: Final = tuple(each.name for each in fields(Draft))
-_OF_INTENT: Final = tuple(name for name in COLUMNS if name not in {"id", "created", "updated", *_DURATIONS})
+_attributes: Final = attrgetter(*_OF_DRAFT)
 _FIRST_IN_QUEUE: Final[dict[str, Any]] = {
     **{each.name: each.default for each in fields(Intent) if each.default is not NOTHING},
+    **dict.fromkeys(("operation", "merchant", "hash", "request", "service", "now")),
     "state": "new",
 }
-_FIRST_SEND: Final = {**_FIRST_IN_QUEUE, "state": "sending", "attempts": 1, "fence": 1}
+_FIRST_SEND: Final[dict[str, Any]] = {**_FIRST_IN_QUEUE, "state": "sending", "attempts": 1, "fence": 1}
 """The values of `ADD` for a draft that is queued or sent, and the other attributes of the intent that it stores.
 
-`lease` and `key_sent` are durations, or not known.
+`lease` and `key_sent` are durations, or not known. A copy that has all names is filled faster than a dict that grows.
 """
 _OPEN: Final[frozenset[State]] = frozenset({"sending", *ASKED_STATES})
 """The states of a close whose outcome is not known yet."""
@@ -142,14 +142,14 @@ def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Seque
 
 
 def _store_draft(
-    draft: Draft, binding: ServiceBinding | None, values: Mapping[str, Any], now: datetime
+    draft: Draft, binding: ServiceBinding | None, values: dict[str, Any], now: datetime
 ) -> Transaction[tuple[BeginResult, bool]]:
     """Store a draft as an intent, unless intents that have one of its keys are stored already.
 
     Return what follows, and whether the draft only repeats a stored intent that can be used.
     """
-    values = {**values, "service": binding.service if binding else None}
-    values |= zip(_OF_DRAFT, attrgetter(*_OF_DRAFT)(draft), strict=True)
+    values |= zip(_OF_DRAFT, _attributes(draft), strict=True)
+    values["service"], values["now"] = binding.service if binding else None, now
     while True:
         # Written before anything is read: of two processes that come together, one waits here for the other.
         if stored := (yield Query(ADD, values, is_first=True)):
@@ -164,9 +164,11 @@ def _store_draft(
 def _intent_of(values: Mapping[str, Any], intent_id: int, began: datetime) -> Intent:
     """Return the intent that `ADD` has stored with these values."""
     now = began.astimezone(UTC)
-    lease, key_sent = (None if values[name] is None else now + values[name] for name in _DURATIONS)
-    facts = dict(zip(_OF_INTENT, itemgetter(*_OF_INTENT)(values), strict=True))
-    return Intent(id=intent_id, created=now, updated=now, lease=lease, key_sent=key_sent, **facts)
+    facts = {**values, "id": intent_id, "created": now, "updated": now}
+    del facts["service"], facts["now"]
+    for name in ("lease", "key_sent"):
+        facts[name] = None if values[name] is None else now + values[name]
+    return Intent(**facts)
 
 
 def begin(
@@ -174,9 +176,10 @@ def begin(
 ) -> Transaction[BeginResult]:
     """Store an intent as *sending*, unless a stored intent with one of its keys forbids it."""
     lasts, key = timedelta(seconds=lease), draft.idempotency_key
-    values = {**_FIRST_SEND, "lease": lasts, "tick": tick}
+    values = _FIRST_SEND.copy()
+    values["lease"], values["tick"] = lasts, tick
     if key is not None:
-        values |= {"key_sent": timedelta(), "key_tick": tick}
+        values["key_sent"], values["key_tick"] = timedelta(), tick
     begun, repeats = yield from _store_draft(draft, binding, values, now)
     if not repeats:
         return begun
@@ -192,7 +195,7 @@ def add(draft: Draft, now: datetime) -> Transaction[BeginResult]:
     An intent that is stored already is queued from now on, and keeps its state. Only a rejected intent becomes *new*
     again, so that a search for unsent intents finds it.
     """
-    begun, repeats = yield from _store_draft(draft, None, _FIRST_IN_QUEUE, now)
+    begun, repeats = yield from _store_draft(draft, None, _FIRST_IN_QUEUE.copy(), now)
     if repeats:
         queued = {"id": begun.intent.id, "intent": draft.intent, "request": draft.request, "now": now}
         yield from change_intents(SQL["queue"], queued)

@@ -168,8 +168,7 @@ def to_rows(description: Sequence[Sequence[Any]] | None, rows: Sequence[Sequence
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-@frozen
-class _Begun:
+class _Begun(NamedTuple):
     """A transaction that has come to its first query, whose statement others share.
 
     Attributes:
@@ -188,6 +187,10 @@ class _Begun:
 
 
 _Groups: TypeAlias = "defaultdict[tuple[str, tuple[type, ...]], list[_Begun]]"
+
+
+def _with_now(values: Mapping[str, Any], now: datetime) -> Mapping[str, Any]:
+    return values if "now" in values else {"now": now, **values}
 
 
 class SqliteRunner:
@@ -221,7 +224,7 @@ class SqliteRunner:
                 continue
             if query.is_first:
                 names = names_in(sqlite_statement(query.statement, self._adapt).fast)
-                row = picker(names)({"now": now, **query.values})
+                row = picker(names)(_with_now(query.values, now))
                 begun = _Begun(place, transaction, query, now, row)
                 groups[query.statement, tuple(map(type, row))].append(begun)
             else:
@@ -249,7 +252,7 @@ class SqliteRunner:
             return end.value
 
     def _execute(self, query: Query, now: datetime) -> list[dict[str, Any]]:
-        statement, values = sqlite_statement(query.statement, self._adapt), {"now": now, **query.values}
+        statement, values = sqlite_statement(query.statement, self._adapt), _with_now(query.values, now)
         if statement.fast == statement.text:
             return fetch_rows(self._db, statement.text, values)
         cursor = execute(self._db, statement.fast, values)
