@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from attrs import evolve, field, fields, frozen
@@ -403,14 +403,15 @@ def _claims(ids: list[int], rows: Sequence[dict[str, Any]] = ()) -> Transaction[
         rows = yield Query(SQL["not_done"], {"ids": json.dumps(ids)})
         for mark in (yield Query(SQL["known"], {"ids": json.dumps(ids)})):
             known[mark["id"]][mark["handler"]] = bool(mark["verified"]) or known[mark["id"]].get(mark["handler"], False)
-    for row in rows:
-        handled[row["key"]] |= _event(row).handled
-    found = {row["id"]: row for row in rows}
-    return [
-        Claim(event=_event(row, handled=handled[row["key"]]), fence=row["fence"], known=known[row["id"]])
-        for row in map(found.get, ids)
-        if row
-    ]
+    events = {row["id"]: _event(row) for row in rows}
+    fences = {row["id"]: row["fence"] for row in rows}
+    for event in events.values():
+        handled[event.key] |= event.handled
+    for each, event in events.items():
+        changed: dict[str, Any] = {"handled": handled[event.key]}
+        if changed["handled"] != event.handled:  # few have others of their key
+            events[each] = evolve(event, **changed)
+    return [Claim(event=events[each], fence=fences[each], known=known[each]) for each in ids if each in events]
 
 
 def _change(claim: Claim, statement: str, **values: Any) -> Transaction[bool]:
@@ -473,16 +474,20 @@ def _forget(values: Mapping[str, Any]) -> Transaction[tuple[int, int]]:
 
 
 _RECEIVED, _ATTRIBUTES = (tuple(each.name for each in fields(kind)) for kind in (Received, InboxEvent))
+_pick: Final = itemgetter(*_ATTRIBUTES)
 COLUMNS: Final = (*_ATTRIBUTES, "fence")
 """The columns that are read."""
 
 
-def _event(row: Mapping[str, Any], **changed: Any) -> InboxEvent:
+def _event(row: Mapping[str, Any]) -> InboxEvent:
     """Return the event that stands in a row. SQLite has numbers for moments and truth, and texts for JSON."""
-    facts = {name: row[name] for name in _ATTRIBUTES} | changed
-    facts |= {name: json.loads(facts[name]) for name in ("headers", "handled") if isinstance(facts[name], str)}
-    facts |= {name: bool(facts[name]) for name in ("weak", "verified")}
-    return InboxEvent(**facts | {name: _moment(facts[name]) for name in ("received_at", "due", "event_time")})
+    facts = dict(zip(_ATTRIBUTES, _pick(row), strict=True))
+    for name in ("received_at", "due", "event_time"):
+        facts[name] = _moment(facts[name])
+    if isinstance(facts["headers"], str):
+        facts["weak"], facts["verified"] = bool(facts["weak"]), bool(facts["verified"])
+        facts["headers"], facts["handled"] = json.loads(facts["headers"]), json.loads(facts["handled"])
+    return InboxEvent(**facts)
 
 
 def _moment(value: Any) -> Any:
