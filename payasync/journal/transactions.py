@@ -164,7 +164,7 @@ def _store_draft(
 def _intent_of(values: Mapping[str, Any], intent_id: int, began: datetime) -> Intent:
     """Return the intent that `ADD` has stored with these values."""
     now = began.astimezone(UTC)
-    facts = {**values, "id": intent_id, "created": now, "updated": now}
+    facts: dict[str, Any] = {**values, "id": intent_id, "created": now, "updated": now}
     del facts["service"], facts["now"]
     for name in ("lease", "key_sent"):
         facts[name] = None if values[name] is None else now + values[name]
