@@ -182,6 +182,27 @@ def test_loop_that_ended_badly_leaves_no_connection(postgres_dsn: str) -> None:
     assert (1, 0) == (before, after)
 
 
+def test_loops_that_nobody_closes_keep_no_connection(postgres_dsn: str) -> None:
+    """If loops are left without being closed, only the last one keeps a connection, and one that works."""
+    notebook = Database(Hidden(make_conninfo(postgres_dsn, application_name="left")), SCHEMA)
+    loops = [asyncio.new_event_loop() for _ in range(5)]
+    loops[0].run_until_complete(notes(notebook))
+    working = loops[0].create_task(notebook.run(asking("SELECT pg_sleep(0.5)")))
+    while not elsewhere(postgres_dsn, "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'"):
+        loops[0].run_until_complete(asyncio.sleep(0.01))
+    for loop in loops[1:]:
+        loop.run_until_complete(notebook.run(note(str(loops.index(loop)))))
+    kept = connections(postgres_dsn, "left", expected=2)
+    loops[0].run_until_complete(working)
+    loops[1].run_until_complete(notebook.run(note("again")))
+    loops[1].run_until_complete(notebook.aclose())
+    for loop in loops:
+        loop.close()
+
+    assert 2 == kept
+    assert [("1",), ("2",), ("3",), ("4",), ("again",)] == elsewhere(postgres_dsn, "SELECT text FROM notes ORDER BY 1")
+
+
 @pytest.mark.parametrize(
     "what", ["both", *(pytest.param(each, marks=pytest.mark.long) for each in ("closed", "inherited"))]
 )
