@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections import deque
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -75,6 +75,7 @@ class Dispatcher:
         self._limits: Final = limits
         self._pace: Final = pace
         self._made_in: Final = os.getpid(), asyncio.get_running_loop()
+        self._context: Final = copy_context()
         self._woken = asyncio.Event()
         self._closing = False
         self._claimed = deque[Leased]()
@@ -129,7 +130,8 @@ class Dispatcher:
             while not self._closing:
                 await self._dispatch_due()
         finally:
-            given_back = (self._inbox.finish(each.claim, "pending") for each in self._claimed)
+            claimed, self._claimed = self._claimed, deque()  # first, so that nobody begins what is given back
+            given_back = (self._inbox.finish(each.claim, "pending") for each in claimed)
             await asyncio.gather(*given_back, return_exceptions=True)
         self._end_settling(self._settling, SessionClosedError("the receiver is closed. Make a new one"))
 
@@ -186,7 +188,9 @@ class Dispatcher:
         """Begin to handle leased events, as many as may be handled concurrently."""
         while self._claimed and not self._closing and self._handling < self._limits.concurrency:
             leased = self._claimed.popleft()
-            task = asyncio.create_task(self._handle_safely(leased, self._earlier.get(leased.claim.event.id)))
+            handling = self._handle_safely(leased, self._earlier.get(leased.claim.event.id))
+            # The event before, whose task may begin this one, may have set variables.
+            task = asyncio.create_task(handling, context=self._context.copy())
             self._handling += 1
             self._running[task] = leased
             task.add_done_callback(self._remove)
@@ -208,7 +212,8 @@ class Dispatcher:
                 was_full = self._handling == self._limits.concurrency
                 self._handling -= 1
                 self._ended += 1
-                self._begin_claimed()  # the next one need not wait until the end of this one is stored
+                if not running_task().cancelling():  # else the loop may end
+                    self._begin_claimed()  # the next one need not wait until the end of this one is stored
                 if was_full and not self._claimed:
                     self.wake()
             if transition and not await self._worker.store(claim, transition):

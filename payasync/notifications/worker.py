@@ -107,6 +107,7 @@ async def run_within(seconds: float, called: Awaitable[T], warn: Callable[[], No
     loop = asyncio.get_running_loop()
     ended = loop.create_future()  # `asyncio.wait` would take a turn of the loop more, and turns are long under load
     task = asyncio.create_task(_await(called, ended))
+    task.add_done_callback(partial(_end, ended))  # for one that is cancelled before it begins
     timer = loop.call_later(seconds, _end, ended)
     is_late = False
     try:
@@ -139,8 +140,8 @@ async def _await(called: Awaitable[T], ended: "asyncio.Future[None]") -> T:
         _end(ended)
 
 
-def _end(ended: "asyncio.Future[None]") -> None:
-    if not ended.done():
+def _end(ended: "asyncio.Future[None]", _: object = None) -> None:
+    if not (ended.done() or ended.get_loop().is_closed()):
         ended.set_result(None)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack, aclosing
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -533,3 +534,49 @@ def test_loop_that_ends_gives_back_what_it_cuts_off(tmp_path: Path) -> None:
     hanging = asyncio.run(begun(shop))
 
     assert (["done"], 1) == (asyncio.run(come_back()), hanging.ended)
+
+
+async def test_program_that_cancels_all_tasks_begins_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a program ends by cancelling all tasks, no handler begins with an event that is given back then."""
+    monkeypatch.setattr("payasync.notifications.dispatcher.QUICK_SECONDS", float("inf"))
+    before = asyncio.all_tasks()
+    async with opened(tmp_path, concurrency=1) as shop:
+        began, hanging = list[int | None](), list[int | None]()
+
+        @shop.receiver.on("payment")
+        async def hang_when_many_wait(notification: Notification) -> None:
+            began.append(notification.id)
+            if (await shop.states()).count("leased") > 2:
+                hanging.append(notification.id)
+                await asyncio.Event().wait()
+
+        await fill(shop.inbox, 30)
+        settling = asyncio.create_task(shop.receiver.settle())
+        await until(lambda: hanging)
+        for task in asyncio.all_tasks() - before:
+            task.cancel()
+        await until(lambda: asyncio.all_tasks() == before)
+
+        assert settling.done()
+        assert hanging == began[-1:]
+        assert "leased" not in await shop.states()
+
+
+async def test_event_has_no_variables_of_another(tmp_path: Path) -> None:
+    """What the user's code sets in a context variable for one event, no other event sees."""
+    number: ContextVar[int | None] = ContextVar("number", default=None)
+    seen = list[int | None]()
+
+    def expect(notification: Notification) -> dict[str, object]:
+        seen.append(number.get())
+        number.set(notification.id)
+        return {}
+
+    async with opened(tmp_path, concurrency=1, expect=expect) as shop:
+        got = shop.recording()
+        await fill(shop.inbox, 30)
+        await shop.receiver.settle()
+
+    assert ([None] * 30, 30) == (seen, len(got))

@@ -374,6 +374,19 @@ async def test_what_is_done_though_cancelled_is_done() -> None:
     assert "done" == await task
 
 
+async def test_call_that_is_cancelled_before_it_begins_has_ended() -> None:
+    """If the task of a call is cancelled before it begins, its caller learns that in the next turns of the loop."""
+    called = asyncio.get_running_loop().create_future()
+    before, caller = asyncio.all_tasks(), asyncio.create_task(run_within(LONG, called, never))
+    await asyncio.sleep(0)
+    (inner,) = asyncio.all_tasks() - before - {caller}
+    inner.cancel()
+    await turns(5)
+
+    assert caller.done()
+    assert caller.cancelled()
+
+
 async def test_cleaning_up_is_not_cut_short() -> None:
     """If a loop's end cancels both a call and its caller, the call's cleanup is not cancelled a second time."""
     steps = list[str]()
