@@ -77,12 +77,13 @@ def roles(postgres_dsn: str) -> Generator[Roles]:
         roles.execute("DROP ROLE IF EXISTS shop_b; DROP OWNED BY shop; DROP ROLE shop")
 
 
-async def refund(journal: Journal, number: str) -> str | None:
+async def refund(journal: Journal, number: str, *, prune: bool = True) -> str | None:
     """Make a refund with a journal, forget it there, and return its state."""
     async with Sandbox() as sandbox, journal, sandbox.session(journal=journal) as pay:
         order = await sandbox.given.paid_order(total_amt=450)
         response = await pay.refunds.create(out_trade_no=order, out_refund_no=number, total_amt=450, refund_amt=200)
-        assert 1 == await journal.prune(datetime.now(UTC) + timedelta(minutes=1))
+        if prune:
+            assert 1 == await journal.prune(datetime.now(UTC) + timedelta(minutes=1))
         return response.state
 
 
@@ -119,11 +120,14 @@ async def make_tables(dsn: str) -> None:
 
 
 async def test_rights_on_a_journal(postgres_dsn: str, roles: Roles) -> None:
-    """A role with the rights of the guide writes and prunes a journal whose tables the owner has made."""
+    """A role with the rights of the guide writes in a journal whose tables the owner has made, and deletes nothing."""
     await make_tables(postgres_dsn)
     roles.execute(sql_of("journal"))
 
-    assert "succeeded" == await refund(PostgresJournal(roles.dsn("shop")), "R1")
+    assert "succeeded" == await refund(PostgresJournal(roles.dsn("shop")), "R1", prune=False)
+    async with PostgresJournal(roles.dsn("shop")) as journal:
+        with pytest.raises(StorageError, match="permission denied for table payasync_intents"):
+            await journal.prune(datetime.now(UTC) + timedelta(minutes=1))
 
 
 async def test_rights_on_an_inbox(postgres_dsn: str, roles: Roles) -> None:
