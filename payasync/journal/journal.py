@@ -1,6 +1,7 @@
 """The journal: stores intents, and leases each to one process at a time, in any database."""
 
 import logging
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Mapping
 from datetime import datetime
@@ -74,6 +75,9 @@ class Journal(ABC):
             check_function("keep", keep)
         self._keep = keep or keep_all_but_customer
         self._whole_answers = whole_answers
+        if whole_answers:
+            words = "whole_answers= ends with the first release: let a middleware of your own store whole responses"
+            warnings.warn(words, DeprecationWarning, stacklevel=3)
         # Awaiting a coroutine takes a task, which would slow each write; a class that overrides the method pays it.
         begin = self._start_begin if type(self).begin is Journal.begin else self.begin
         settle = self._start_settle if type(self).settle is Journal.settle else self.settle

@@ -56,7 +56,7 @@ class PostgresJournal(Journal):
         keep: A function of an operation and its arguments. It returns the arguments that may be stored. Default: of a
             direct call those that move money, of a queued request all but the customer's details.
         whole_answers: Store whole responses, without nonces, signatures and the customer's details of the request.
-            Default: store the values at the profile's paths.
+            Default: store the values at the profile's paths. Deprecated.
         connections: The most connections, for each process and event loop.
         clock: A function that returns seconds since 1970, in place of the server's clock. Quarantines and the lease of
             a sender also follow the machine's boot clock.

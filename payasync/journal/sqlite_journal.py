@@ -54,7 +54,7 @@ class SqliteJournal(Journal):
         keep: A function of an operation and its arguments. It returns the arguments that may be stored. Default: of a
             direct call those that move money, of a queued request all but the customer's details.
         whole_answers: Store whole responses, without nonces, signatures and the customer's details of the request.
-            Default: store the values at the profile's paths.
+            Default: store the values at the profile's paths. Deprecated.
         clock: A function that returns seconds since 1970, in place of the system's wall clock; leases end, and intents
             are due, by this clock. Quarantines and the lease of a sender also follow the machine's boot clock.
         migrate: Make a missing file, and migrate the tables of an earlier payasync. With `False`, the first use raises

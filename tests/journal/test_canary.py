@@ -1,6 +1,7 @@
 """Data that a journal's file must never contain: keys, nonces, signatures and customer details."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -124,7 +125,9 @@ async def test_service_that_repeats_everything_gives_nothing_away(path: Path, *,
     echo |= {"message": "Authorization: Bearer sk_canary"}
     refused = {"message": f"{CUSTOMER['email']} of {CUSTOMER['name']} is unknown: Authorization: Bearer sk_canary"}
     profile = evolve(PROFILE, answer=AnswerShape(message="message"))
-    async with SqliteJournal(path, whole_answers=whole) as journal:
+    with pytest.warns(DeprecationWarning, match="whole_answers") if whole else nullcontext():
+        opened = SqliteJournal(path, whole_answers=whole)
+    async with opened as journal:
         with Recorder([answer(200, dumps(echo)), answer(400, dumps(refused))]) as service:
             keys = Credentials("M1", secret_key="sk_canary", signing_key="signing_key_canary")
             async with Session(service.url, credentials=keys, profile=profile, journal=journal) as pay:

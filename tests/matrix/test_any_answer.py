@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -80,13 +80,11 @@ def everything(response: Response) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[bool], SqliteJournal]]:
-    """Return a journal, of whole answers or not, that stays open; each is used from one loop after the other."""
-    folder = tmp_path_factory.mktemp("journals")
-    journals = {whole: SqliteJournal(folder / f"{whole}.db", whole_answers=whole) for whole in (False, True)}
-    yield journals.__getitem__
-    for journal in journals.values():
-        asyncio.run(journal.aclose())
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteJournal]:
+    """A journal that stays open, and is used from one loop after the other."""
+    journal = SqliteJournal(tmp_path_factory.mktemp("journals") / "pay.db")
+    yield journal
+    asyncio.run(journal.aclose())
 
 
 async def ended(call: Awaitable[Response]) -> Response | None:
@@ -99,23 +97,22 @@ async def ended(call: Awaitable[Response]) -> Response | None:
         raise
 
 
-@given(one=st.sampled_from(TEN), raw=answers(), bare=st.booleans(), whole=st.booleans())
+@given(one=st.sampled_from(TEN), raw=answers(), bare=st.booleans())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_answer(
     service: Recorder,
-    kept: Callable[[bool], SqliteJournal],
+    journal: SqliteJournal,
     caplog: pytest.LogCaptureFixture,
     *,
     one: TenCall,
     raw: bytes,
     bare: bool,
-    whole: bool,
 ) -> None:
     """Whatever the service sends, no foreign error is raised, and an unrecognised response is no success.
 
     The journal stores the result, and answers a second call from it.
     """
-    journal, number = kept(whole), f"R{next(NUMBERS)}"
+    number = f"R{next(NUMBERS)}"
     request = CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=1, refund_amt=1)
 
     async def called() -> tuple[Response | None, list[bool], list[str]]:
