@@ -434,8 +434,8 @@ class Loop(asyncio.AbstractEventLoop):
         return False
 
     def is_running(self) -> bool:
-        """Return that it runs."""
-        return True
+        """Return whether the process lives."""
+        return not self.process.killed
 
     def is_closed(self) -> bool:
         """Return whether the process has ended."""
