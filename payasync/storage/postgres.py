@@ -252,11 +252,6 @@ class _Pool:
         with suppress(StopIteration):  # begun here, without a wait
             anext(self._guard).__await__().send(None)
 
-    @property
-    def working(self) -> bool:
-        """Whether a transaction uses a connection, or waits for one."""
-        return bool(self._jobs or self._senders or self._room.locked() or len(self._idle) < len(self._open))
-
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Executor]:
         """Commit all changes made inside, or none of them after an exception."""
@@ -485,6 +480,7 @@ class Database:
                 transaction.send(result)
             except StopIteration as end:
                 return (end.value,)
+            raise RuntimeError("a transaction goes on after its only query: it is committed, and must not run again")
         # If the connection has ended, something may be committed. Any other error proves that nothing was.
         refused = isinstance(result, (*_UNDONE, errors.LockNotAvailable))
         if refused or not isinstance(result, psycopg.OperationalError | OSError):
@@ -522,7 +518,7 @@ class Database:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None or pool.closed:
-            self._drop_unused()
+            self._drop_closed_loops()
             pool = self._pools[loop] = _Pool(self, self._most)
         return pool
 
@@ -669,22 +665,15 @@ class Database:
         words = f"dsn: cannot use {self.address.shown!r} for the {self._schema.name}: {why}"
         return ConfigurationError(words, field="dsn", reason=why)
 
-    def _drop_unused(self) -> None:
-        """Close the pools of loops that are closed, or that rest without work: nobody may close these."""
-        for loop, pool in tuple(self._pools.items()):
-            if loop.is_running():
-                continue
-            pool.closed = True  # a loop that begins to run from now on makes another pool
-            if loop.is_closed() or not (loop.is_running() or pool.working):
-                del self._pools[loop]
+    def _drop_closed_loops(self) -> None:
+        for loop in tuple(self._pools):
+            if loop.is_closed() and (pool := self._pools.pop(loop, None)):  # unless another thread is faster
                 pool.dispose()
-            else:
-                pool.closed = False
 
     async def aclose(self) -> None:
         """Finish what was begun in this loop, and close all connections; a second call does nothing."""
         self._closed = True
-        self._drop_unused()
+        self._drop_closed_loops()
         here = asyncio.get_running_loop()
         pools, self._pools = self._pools, {}
         for loop, pool in pools.items():

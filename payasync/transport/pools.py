@@ -216,16 +216,12 @@ class Pool:
         """Close the pool in a task of its own loop."""
         self._closing_task = asyncio.ensure_future(self.aclose())
 
-    def dispose(self, loop: asyncio.AbstractEventLoop) -> None:
+    def dispose(self) -> None:
         """Close the raw sockets of a pool whose loop does not run."""
-        before = asyncio.all_tasks(loop)
         for each in tuple(self._sockets):
             each.close()
         for http in self._own:
             run_to_end(http.close())
-        for task in asyncio.all_tasks(loop) - before:
-            # aiohttp waits there for turns that the loop may never have. asyncio has no public name for this.
-            setattr(task, "_log_destroy_pending", False)  # noqa: B010 - mypy does not know it
 
     def abandon_after_fork(self, nowhere: int) -> None:
         """Replace the parent's sockets in this child by /dev/null, so that nothing can reach the peer."""
@@ -275,7 +271,7 @@ class Pools:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None or pool.closed:
-            self._drop_unused()
+            self._drop_closed_loops()
             if (home := SANDBOXES.get(self._base)) and not home.is_running():
                 raise foreign_loop()
             # A lent connector belongs to the first loop.
@@ -285,21 +281,14 @@ class Pools:
             pool = self._pools[loop] = Pool(self._settings)
         return pool
 
-    def _drop_unused(self) -> None:
-        """Close the pools of loops that are closed, or that rest without a call in flight: nobody may close these."""
-        for loop, pool in tuple(self._pools.items()):
-            if loop.is_running():
-                continue
-            pool.closed = True  # a loop that begins to run from now on makes another pool
-            if loop.is_closed() or not (loop.is_running() or pool.deadlines.running):
-                del self._pools[loop]
-                pool.dispose(loop)
-            else:
-                pool.closed = False
+    def _drop_closed_loops(self) -> None:
+        for loop in tuple(self._pools):
+            if loop.is_closed() and (pool := self._pools.pop(loop, None)):  # unless another thread is faster
+                pool.dispose()
 
     async def aclose(self) -> None:
         """Close all pools: that of this loop here, those of other running loops there, and the others directly."""
-        self._drop_unused()
+        self._drop_closed_loops()
         here = asyncio.get_running_loop()
         pools, self._pools = self._pools, {}
         own = pools.pop(here, None)
@@ -308,7 +297,7 @@ class Pools:
                 with suppress(RuntimeError):  # the loop has just closed, and its pool with it
                     loop.call_soon_threadsafe(pool.close_soon)
             else:
-                pool.dispose(loop)
+                pool.dispose()
         if own is not None:
             await own.aclose()
 

@@ -182,27 +182,6 @@ def test_loop_that_ended_badly_leaves_no_connection(postgres_dsn: str) -> None:
     assert (1, 0) == (before, after)
 
 
-def test_loops_that_nobody_closes_keep_no_connection(postgres_dsn: str) -> None:
-    """If loops are left without being closed, only the last one keeps a connection, and one that works."""
-    notebook = Database(Hidden(make_conninfo(postgres_dsn, application_name="left")), SCHEMA)
-    loops = [asyncio.new_event_loop() for _ in range(5)]
-    loops[0].run_until_complete(notes(notebook))
-    working = loops[0].create_task(notebook.run(asking("SELECT pg_sleep(0.5)")))
-    while not elsewhere(postgres_dsn, "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'"):
-        loops[0].run_until_complete(asyncio.sleep(0.01))
-    for loop in loops[1:]:
-        loop.run_until_complete(notebook.run(note(str(loops.index(loop)))))
-    kept = connections(postgres_dsn, "left", expected=2)
-    loops[0].run_until_complete(working)
-    loops[1].run_until_complete(notebook.run(note("again")))
-    loops[1].run_until_complete(notebook.aclose())
-    for loop in loops:
-        loop.close()
-
-    assert 2 == kept
-    assert [("1",), ("2",), ("3",), ("4",), ("again",)] == elsewhere(postgres_dsn, "SELECT text FROM notes ORDER BY 1")
-
-
 @pytest.mark.parametrize(
     "what", ["both", *(pytest.param(each, marks=pytest.mark.long) for each in ("closed", "inherited"))]
 )
@@ -363,6 +342,19 @@ async def test_group_that_fails_at_its_commit_has_done_nothing(notebook: Databas
 
     assert [StorageError] * 2 == [type(each) for each in await write_grouped(notebook, "a", "b")]
     assert [] == await notes(notebook)
+
+
+async def test_short_work_is_never_done_twice(notebook: Database) -> None:
+    """If short work goes on after its only query, which is committed, that is an error, and it is not begun again."""
+
+    def work(_: datetime) -> Transaction[None]:
+        yield Query(GROUPED, {"text": "a"}, is_first=True)
+        yield Query("INSERT INTO notes VALUES ('b')", {})
+
+    with pytest.raises(RuntimeError, match="must not run again"):
+        await notebook.run(work, is_short=True)
+
+    assert ["a"] == await notes(notebook)
 
 
 @both_ways

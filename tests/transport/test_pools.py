@@ -14,7 +14,7 @@ import pytest
 
 from payasync import ConfigurationError, Session, SessionClosedError
 from tests.foreign.certificates import authority, server_tls, trusting_tls
-from tests.foreign.recorder import Recorder, answer
+from tests.foreign.recorder import Recorder
 from tests.sessions import connect, create
 
 PROGRAM = Path(__file__).with_name("program.py")
@@ -113,44 +113,6 @@ def test_closing_from_another_loop_ends_one_that_stands_still() -> None:
         gc.collect()
 
     assert 1 == len(service.requests)
-
-
-def test_loops_that_nobody_closes_keep_no_connection() -> None:
-    """If loops are left without being closed, the next loop closes their connections. One that goes on makes others."""
-    with Recorder() as service, warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # asyncio's word of the transports of loops that rest
-        pay = connect(service)
-        loops = [asyncio.new_event_loop() for _ in range(3)]
-        for number, loop in enumerate(loops, 1):
-            loop.run_until_complete(create(pay, number))
-        asyncio.run(create(pay, 4))
-        service.wait_for_ends()
-        loops[0].run_until_complete(create(pay, 5))
-        loops[0].run_until_complete(pay.aclose())
-        for loop in loops:
-            loop.run_until_complete(asyncio.sleep(0.01))
-            loop.close()
-        gc.collect()
-
-    assert [1, 2, 3, 4, 5] == amounts(service)
-
-
-def test_loop_that_rests_in_a_call_keeps_its_connection() -> None:
-    """If a loop stands still while a call is in flight, and another loop uses the session, the call is not cut off."""
-    answered = threading.Event()
-    with Recorder([answer(after=answered)]) as service:
-        pay = connect(service)
-        resting = asyncio.new_event_loop()
-        call = resting.create_task(create(pay, 1))
-        while not service.requests:
-            resting.run_until_complete(asyncio.sleep(0.01))
-        asyncio.run(create(pay, 2))
-        answered.set()
-        resting.run_until_complete(call)
-        resting.run_until_complete(pay.aclose())
-        resting.close()
-
-    assert [1, 2] == amounts(service)
 
 
 def test_injected_session_belongs_to_one_loop() -> None:
