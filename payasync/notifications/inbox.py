@@ -213,7 +213,7 @@ class Inbox(ABC):
         return await self._run(lambda _: self._mark(claim, handler, as_copy=as_copy))
 
     def _mark(self, claim: Claim, handler: str, *, as_copy: bool = False) -> Transaction[bool | None]:
-        added = yield from _change(claim, SQL["add_fact"], name=_word(handler), state="leased")
+        added = yield from _change(claim, SQL["add_fact"], name=_handler_name(handler), state="leased")
         if as_copy and not added:
             return None if (yield from _change(claim, SQL["is_leased"])) else False
         return (yield from _change(claim, self._mark_handled, handler=handler))
@@ -289,7 +289,7 @@ class Inbox(ABC):
             yield from self._mark(claim, handler)
         ended = yield Query(SQL["finish"], {"id": claim.event.id, "fence": claim.fence, **values})
         if is_last and ended and ended[0]["is_known"]:
-            yield from _change(claim, SQL["add_fact"], name=_word(handler), state=state)
+            yield from _change(claim, SQL["add_fact"], name=_handler_name(handler), state=state)
         # A reason says why an event is done that was not handled.
         if ended and ended[0]["others"] and state != "pending" and not (state == "done" and values["reason"]):
             yield Query(SQL["supersede"], {"id": claim.event.id, "now": now})
@@ -419,7 +419,7 @@ def _change(claim: Claim, statement: str, **values: Any) -> Transaction[bool]:
     return bool((yield Query(statement, {"id": claim.event.id, "fence": claim.fence, **values})))
 
 
-def _word(handler: str) -> str:
+def _handler_name(handler: str) -> str:
     """Return the name of a handler, which may be recorded with more."""
     return handler.partition(" ")[0]
 

@@ -3,7 +3,7 @@ import re
 import sqlite3
 import sys
 from collections import defaultdict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from payasync.journal.sqlite_journal import SCHEMA, SqliteJournal
 from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
 from payasync.storage.sqlite_runner import ROWS, shared_statement, sqlite_statement
+from tests.inside import turns
 from tests.journal.building import LEASE, MERCHANT, Clock, content, draft, move_away, refund
 from tests.works import asking
 
@@ -173,6 +174,47 @@ async def test_connection_to_what_is_not_the_journal_any_more_stores_nothing(
         await journal.add(refund(), merchant=MERCHANT, connection=after)
 
     assert [] == await references(path)
+
+
+class Waiting:
+    """Runs what it was given when it is told to."""
+
+    def __init__(self, _: str = "") -> None:
+        self.works = list[Callable[[], object]]()
+
+    def submit(self, work: Callable[[], object]) -> None:
+        """Keep a function."""
+        self.works.append(work)
+
+    def close(self) -> None:
+        """Run what is left."""
+        self.go()
+
+    def go(self) -> None:
+        """Run all functions."""
+        while self.works:
+            self.works.pop(0)()
+
+
+async def test_leases_end_before_writes_begin(path: Path, clock: Clock) -> None:
+    """If a write begins together with the end of the one before it, of the same number, it need not wait."""
+    waiting = Waiting()
+    async with SqliteJournal(path, clock=clock, executor=lambda _: waiting) as journal:
+
+        async def together(*calls: Awaitable[Any]) -> list[Any]:
+            tasks = [asyncio.ensure_future(each) for each in calls]
+            await turns(3)
+            waiting.go()
+            return await asyncio.gather(*tasks)
+
+        numbers = ("R1", "R2")
+        begun = await together(*(journal.begin(draft(refund(each)), LEASE) for each in numbers))
+        again = (journal.begin(draft(refund(each)), LEASE) for each in numbers)
+        ends = (journal.settle(each.intent, "rejected") for each in begun)
+        first, second, *settled = await together(*again, *ends)
+
+        assert [True, True] == settled
+        assert [Step.SEND, Step.SEND] == [first.step, second.step]
 
 
 async def test_pruning_much_goes_in_parts(journal: SqliteJournal, clock: Clock) -> None:
